@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches: strips of packed tokens, no padding anywhere, and the order in which an epoch visits them.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "dataset.h"
+
+namespace bantam {
+
+/// A micro-batch: T tokens of several whole samples, one after the other.
+struct Batch {
+  std::vector<int32_t> ids;         ///< [T]
+  std::vector<int32_t> labels;      ///< [T] the next token of the same sample where that is trained, else kIgnoreLabel
+  std::vector<float> weights;       ///< [T] 1 where trained, else 0
+  std::vector<int32_t> positions;   ///< [T] from 0 in each sample
+  std::vector<int32_t> cu_seqlens;  ///< [num_seqs + 1]
+  std::vector<uint64_t> sample_ids; ///< [num_seqs]
+  int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
+  double total_weight() const;
+};
+
+/// The micro-batches of one optimiser step; the loss is a sum over all of them divided by total_weight.
+struct StepBatch {
+  std::vector<Batch> micro;
+  double total_weight = 0;
+};
+
+struct BatchOptions {
+  int64_t micro_batch_size = 1, gradient_accumulation_steps = 8, max_seq_length = 2048;
+  bool sample_packing = true;  ///< capacity micro_batch_size * max_seq_length tokens, first fit; else that many rows
+  uint64_t seed = 42;
+};
+
+/// Which samples (indices) form each micro-batch of each step of one epoch.
+struct EpochPlan {
+  std::vector<std::vector<std::vector<int32_t>>> steps;  ///< [step][micro][sample]
+  int64_t longest_micro_batch = 0;                       ///< tokens
+};
+
+/// A function of the samples' lengths, options and epoch only. Shuffled by (seed, epoch). The last window may hold fewer
+/// micro-batches. Every sample appears exactly once.
+EpochPlan plan_epoch(const std::vector<Sample>& samples, const BatchOptions& options, int64_t epoch);
+/// The same without shuffling, in order: evaluation.
+EpochPlan plan_in_order(const std::vector<Sample>& samples, const BatchOptions& options);
+
+Batch make_batch(const std::vector<Sample>& samples, const std::vector<int32_t>& which);
+StepBatch make_step(const std::vector<Sample>& samples, const std::vector<std::vector<int32_t>>& micro);
+
+}  // namespace bantam

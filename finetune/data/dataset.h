@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Datasets: files to tokenised samples with a mask of what is trained, and a report of what happened to each row.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "../text/tokenizer.h"
+
+namespace bantam {
+
+enum class DatasetType : uint8_t { prompt_completion, text };
+enum class ExcessLength : uint8_t { drop, truncate, split, raise };
+
+struct DatasetSpec {
+  std::filesystem::path path;  ///< .jsonl
+  DatasetType type = DatasetType::prompt_completion;
+  std::string field_prompt = "prompt", field_completion = "completion", field_text = "text";
+};
+
+struct DataOptions {
+  int64_t max_seq_length = 2048;
+  ExcessLength excess_length_strategy = ExcessLength::drop;
+  double max_excess_fraction = 0.05;  ///< more rows over the limit than this share: Error(data)
+  bool train_on_inputs = false;       ///< also train the prompt
+};
+
+/// One tokenised row. trained[i] != 0: token i is a target (predicted from the tokens before it); trained[0] is always 0.
+struct Sample {
+  uint64_t id = 0;  ///< stable: a function of the dataset's index, row number and piece (split) only
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> trained;
+  int64_t targets() const;
+};
+
+struct RowRef {
+  std::string file;
+  int64_t line = 0;  ///< physical, from 1
+  int64_t tokens = 0;
+  std::string what;  ///< "dropped: 3,000 tokens > max_seq_length 2,048", ...
+};
+
+/// What became of the rows. Printed before step 1 and written to data_report.json.
+struct DataReport {
+  int64_t rows_read = 0, rows_kept = 0, rows_cut = 0, rows_dropped = 0, rows_split = 0, rows_without_target = 0;
+  int64_t tokens = 0, tokens_lost = 0, supervised_tokens = 0, longest_row = 0, longest_kept = 0;
+  std::vector<RowRef> affected;  ///< each cut, split or dropped row, in file order
+  std::string to_json() const;
+  std::string summary() const;  ///< a few lines for people; says to turn checkpointing on before cutting, where rows were hit
+};
+
+struct Dataset {
+  std::vector<Sample> samples;
+  DataReport report;
+};
+
+/// Reads and tokenises. Error(data) with file:line for what cannot be parsed, for an empty dataset and for one without any
+/// trained token (with counts). Encoding: prompt_completion = prompt with the tokenizer's specials, then the completion
+/// without, then EOS, completion and EOS trained; text = text with specials, then EOS, all trained but the first.
+Dataset read_datasets(const std::vector<DatasetSpec>& specs, const Tokenizer& tokenizer, const DataOptions& options);
+
+/// Takes `rows` samples (or that fraction, when below 1) out of `train` for evaluation: drawn by seed, order kept.
+Dataset split_off_validation(Dataset& train, double rows, uint64_t seed);
+
+}  // namespace bantam

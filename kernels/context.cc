@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "context.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "backend.h"
+#include "error.h"
+
+namespace bantam {
+
+namespace {
+int usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+}  // namespace
+
+const char* name_of(Isa isa) {
+  switch (isa) {
+    case Isa::scalar: return "scalar";
+    case Isa::avx2: return "avx2";
+    case Isa::avx512: return "avx512";
+    case Isa::avx512bf16: return "avx512bf16";
+  }
+  return "?";
+}
+
+Isa best_isa() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) return Isa::avx512bf16;
+  if (avx512) return Isa::avx512;
+  if (avx2) return Isa::avx2;
+#endif
+  return Isa::scalar;
+}
+
+Context::Context(const ContextOptions& options)
+    : pool_(options.num_threads > 0 ? options.num_threads : usable_cores()), isa_(options.isa) {
+  if (isa_ > best_isa())
+    throw Error(ErrorCode::device, str("CPU tier ", name_of(isa_), " asked for, but this machine has ", name_of(best_isa())),
+                "choose a lower tier");
+  backend_ = options.backend.empty() ? &cpu_backend() : &load_backend(options.backend);
+  scratch_ = std::make_unique<char[]>(workspace_bytes() + 64);  // zero-filled: touched before step 1
+  scratch_base_ = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(scratch_.get()) + 63) / 64 * 64);
+}
+
+Context::~Context() = default;
+
+void* Context::scratch(int thread) { return scratch_base_ + kThreadScratch * static_cast<size_t>(thread); }
+
+void parallel_for(Context& ctx, int64_t n, int64_t grain,
+                  const std::function<void(int64_t, int64_t, int)>& f) {
+  if (n <= 0) return;
+  grain = std::max<int64_t>(grain, 1);
+  if (n <= grain || ctx.num_threads() == 1) {
+    for (int64_t b = 0; b < n; b += grain) f(b, std::min(n, b + grain), 0);
+    return;
+  }
+  std::atomic<int64_t> next{0};
+  ctx.pool().run([&](int thread) {
+    for (int64_t b = next.fetch_add(grain); b < n; b = next.fetch_add(grain)) f(b, std::min(n, b + grain), thread);
+  });
+}
+
+}  // namespace bantam

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU backend's functions, one per entry of the Backend table; each lives in <op>_cpu.cc. Not a public header.
+#pragma once
+#include "backend.h"
+
+namespace bantam::cpu {
+
+void embedding(Context& ctx, const EmbeddingArgs& args);
+void rms_norm(Context& ctx, const RmsNormArgs& args);
+void rms_norm_backward(Context& ctx, const RmsNormBackwardArgs& args);
+void rope(Context& ctx, const RopeArgs& args);
+void product(Context& ctx, const ProductArgs& args);
+void gated_act(Context& ctx, const GatedActArgs& args);
+void gated_act_backward(Context& ctx, const GatedActBackwardArgs& args);
+void attention(Context& ctx, const AttentionArgs& args);
+void attention_backward(Context& ctx, const AttentionBackwardArgs& args);
+void cross_entropy(Context& ctx, const CrossEntropyArgs& args);
+void dropout(Context& ctx, const DropoutArgs& args);
+void copy(Context& ctx, const CopyArgs& args);
+void adamw(Context& ctx, const AdamwArgs& args);
+void grad_norm(Context& ctx, const GradNormArgs& args);
+
+}  // namespace bantam::cpu
