@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapter_set.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "../kernels/error.h"
+
+namespace bantam {
+
+namespace {
+uint64_t mix(uint64_t z) {  // SplitMix64
+  z += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+uint64_t hash(std::string_view s) {  // FNV-1a
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const unsigned char c : s) h = (h ^ c) * 0x100000001b3u;
+  return h;
+}
+}  // namespace
+
+AdapterSet::AdapterSet(const LoraConfig& config, const std::vector<Module>& modules, uint64_t seed,
+                       const std::vector<Extra>& extra)
+    : config_(config) {
+  if (config.r < 1) throw Error(ErrorCode::usage, str("lora_r: found ", config.r, ", expected >= 1"));
+  for (const auto& m : modules) {
+    Adapter a{m.path, static_cast<int>(parameters_.size()), static_cast<int>(parameters_.size()) + 1};
+    adapter_index_[m.path] = static_cast<int>(adapters_.size());
+    adapters_.push_back(std::move(a));
+    add(m.path + ".lora_A.weight", config.r, m.in);
+    add(m.path + ".lora_B.weight", m.out, config.r);
+  }
+  for (const auto& e : extra) add(e.name, e.rows, e.cols);
+  const auto n = static_cast<size_t>(size_);
+  values_.assign(n, 0);
+  grads_.assign(n, 0);
+  exp_avg_.assign(n, 0);
+  exp_avg_sq_.assign(n, 0);
+  for (const auto& a : adapters_) {
+    const Parameter& p = parameters_[static_cast<size_t>(a.a)];
+    const uint64_t key = mix(seed ^ hash(p.name));
+    const double bound = 1.0 / std::sqrt(static_cast<double>(p.cols));
+    float* v = values_.data() + p.offset;
+    for (int64_t i = 0; i < p.size(); ++i) {
+      const double u = static_cast<double>(mix(key + static_cast<uint64_t>(i)) >> 11) * 0x1.0p-53;  // [0, 1)
+      v[i] = static_cast<float>((2 * u - 1) * bound);
+    }
+  }
+  for (const auto& e : extra) {
+    const Parameter& p = parameters_[static_cast<size_t>(find_parameter(e.name))];
+    if (static_cast<int64_t>(e.values.size()) != p.size())
+      throw Error(ErrorCode::internal, str("parameter ", e.name, ": ", e.values.size(), " start values for ", p.size(), " elements"));
+    std::copy(e.values.begin(), e.values.end(), values_.begin() + p.offset);
+  }
+}
+
+void AdapterSet::add(const std::string& name, int64_t rows, int64_t cols) {
+  parameter_index_[name] = static_cast<int>(parameters_.size());
+  parameters_.push_back({name, rows, cols, size_});
+  size_ += rows * cols;
+}
+
+const AdapterSet::Adapter* AdapterSet::find(std::string_view module) const {
+  const auto it = adapter_index_.find(module);
+  return it == adapter_index_.end() ? nullptr : &adapters_[static_cast<size_t>(it->second)];
+}
+
+int AdapterSet::find_parameter(std::string_view name) const {
+  const auto it = parameter_index_.find(name);
+  return it == parameter_index_.end() ? -1 : it->second;
+}
+
+void AdapterSet::zero_grads() { std::fill(grads_.begin(), grads_.end(), 0.0f); }
+
+ConstTensorView AdapterSet::value(int parameter) const {
+  const Parameter& p = parameters_[static_cast<size_t>(parameter)];
+  return {values_.data() + p.offset, DType::f32, p.rows, p.cols};
+}
+TensorView AdapterSet::value(int parameter) {
+  const Parameter& p = parameters_[static_cast<size_t>(parameter)];
+  return {values_.data() + p.offset, DType::f32, p.rows, p.cols};
+}
+TensorView AdapterSet::grad(int parameter) {
+  const Parameter& p = parameters_[static_cast<size_t>(parameter)];
+  return {grads_.data() + p.offset, DType::f32, p.rows, p.cols};
+}
+
+}  // namespace bantam
