@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layer_graph.h"
+
+#include <utility>
+
+#include "../../kernels/error.h"
+
+namespace bantam {
+
+GraphBuilder::GraphBuilder(const ModelConfig& config, DType dtype, const AdapterSet* adapters, int layer)
+    : config_(config), dtype_(dtype), adapters_(adapters) {
+  graph_.layer = layer;
+  if (layer >= 0) graph_.prefix = str("model.layers.", layer, ".");
+}
+
+Value GraphBuilder::add_value(const std::string& name, int64_t width, DType dtype) {
+  graph_.values.push_back({name, width, dtype});
+  return static_cast<Value>(graph_.values.size()) - 1;
+}
+
+Value GraphBuilder::input(const std::string& name, int64_t width) {
+  return graph_.input = add_value(name, width, dtype_);
+}
+
+Value GraphBuilder::embedding(const std::string& module, int64_t width) {
+  const Value y = add_value(module, width, dtype_);
+  graph_.ops.push_back({.kind = OpKind::embedding, .module = module, .in = {}, .out = {y}});
+  return y;
+}
+
+Value GraphBuilder::rms_norm(Value x, const std::string& module) {
+  const Value y = add_value(module, width(x), dtype_);
+  const Value rstd = add_value(module + ".rstd", 1, DType::f32);
+  const bool trainable = adapters_ && adapters_->find_parameter(graph_.prefix + module + ".weight") >= 0;
+  graph_.ops.push_back({.kind = OpKind::rms_norm, .module = module, .in = {x}, .out = {y, rstd}, .trainable = trainable});
+  return y;
+}
+
+Value GraphBuilder::linear_op(Value residual, Value x, const std::string& module, int64_t out_width, bool bias) {
+  Value z = -1;
+  bool fused = false;
+  if (adapters_ && adapters_->find(graph_.prefix + module)) {
+    Value xd = x;
+    if (adapters_->config().lora_dropout > 0) {
+      xd = add_value(module + ".dropout", width(x), dtype_);
+      graph_.ops.push_back({.kind = OpKind::dropout, .module = module, .in = {x}, .out = {xd}, .site = sites_++});
+    }
+    fused = xd == x;
+    z = add_value(module + ".lora", adapters_->config().r, dtype_);
+    graph_.ops.push_back({.kind = OpKind::lora_down, .module = module, .in = {xd}, .out = {z}, .lora_dx_fused = fused});
+  }
+  const Value y = add_value(module, out_width, dtype_);
+  graph_.ops.push_back({.kind = OpKind::linear, .module = module, .in = {x, z, residual}, .out = {y}, .has_bias = bias,
+                        .lora_dx_fused = fused});
+  return y;
+}
+
+Value GraphBuilder::linear(Value x, const std::string& module, int64_t out_width, bool bias) {
+  return linear_op(-1, x, module, out_width, bias);
+}
+
+Value GraphBuilder::add_linear(Value residual, Value x, const std::string& module, int64_t out_width, bool bias) {
+  return linear_op(residual, x, module, out_width, bias);
+}
+
+Value GraphBuilder::rope(Value x) {
+  const Value y = add_value(graph_.values[static_cast<size_t>(x)].name + ".rope", width(x), dtype_);
+  graph_.ops.push_back({.kind = OpKind::rope, .module = "rope", .in = {x}, .out = {y}});
+  return y;
+}
+
+Value GraphBuilder::attention(Value q, Value k, Value v) {
+  const Value o = add_value("attention", width(q), dtype_);
+  const Value lse = add_value("attention.lse", width(q) / config_.head_dim, DType::f32);
+  graph_.ops.push_back({.kind = OpKind::attention, .module = "attention", .in = {q, k, v}, .out = {o, lse}});
+  return o;
+}
+
+Value GraphBuilder::gated_act(Value gate, Value up, Act act) {
+  const Value y = add_value("gated_act", width(gate), dtype_);
+  graph_.ops.push_back({.kind = OpKind::gated_act, .module = "gated_act", .in = {gate, up}, .out = {y}, .act = act});
+  return y;
+}
+
+Value GraphBuilder::cross_entropy(Value x, const std::string& module) {
+  const Value loss = add_value("loss", 1, DType::f32);
+  graph_.ops.push_back({.kind = OpKind::cross_entropy, .module = module, .in = {x}, .out = {loss}});
+  return loss;
+}
+
+LayerGraph GraphBuilder::output(Value x) {
+  graph_.output = x;
+  return std::move(graph_);
+}
+
+LayerGraph GraphBuilder::finish() { return std::move(graph_); }
+
+}  // namespace bantam

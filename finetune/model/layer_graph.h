@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stage of a model (one transformer layer, the embedding, the tail with the loss) as a straight list of ops over named
+// values. It is written once per family; backward, recompute, memory and cost are derived from it (op_kind.h,
+// ../recompute/program.h).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../../kernels/dtype.h"
+#include "../../kernels/gated_act.h"
+#include "../../lora/adapter_set.h"
+#include "model_config.h"
+
+namespace bantam {
+
+enum class OpKind : uint8_t { embedding, rms_norm, linear, lora_down, rope, attention, gated_act, dropout, cross_entropy };
+
+/// A value is [T, width]; the index into LayerGraph::values is its identity.
+struct ValueInfo {
+  std::string name;  ///< "input_layernorm", "self_attn.q_proj", "self_attn.q_proj.lora", "attention.lse"
+  int64_t width = 0;
+  DType dtype = DType::f32;
+};
+
+struct Op {
+  OpKind kind{};
+  std::string module;    ///< within the stage: "self_attn.q_proj"; weights are module + ".weight"
+  std::vector<int> in;   ///< values; -1: optional and absent. linear: x, z, residual
+  std::vector<int> out;  ///< values. rms_norm: y, rstd. attention: o, lse. cross_entropy: loss
+  Act act = Act::silu;
+  int site = 0;                ///< dropout: number of the site within the layer
+  bool has_bias = false;       ///< linear
+  bool trainable = false;      ///< rms_norm: the weight is a parameter of the adapter set
+  bool lora_dx_fused = false;  ///< linear and its lora_down read the same x: linear's backward gives the whole dx
+};
+
+struct LayerGraph {
+  int layer = -1;      ///< layer number; -1: top of the model (embedding, tail)
+  std::string prefix;  ///< "model.layers.3." or ""
+  std::vector<ValueInfo> values;
+  std::vector<Op> ops;
+  int input = -1, output = -1;  ///< value that comes from the previous stage and goes to the next; -1: none
+};
+
+struct ModelGraph {
+  ModelConfig config;
+  DType dtype = DType::bf16;  ///< of activations
+  LoraConfig lora;
+  std::vector<LayerGraph> stages;  ///< embedding, layers, tail (norm and loss)
+};
+
+using Value = int;
+
+class GraphBuilder {
+ public:
+  /// `adapters` may be null: the bare base. It decides which linears get lora ops and which weights are trainable.
+  GraphBuilder(const ModelConfig& config, DType dtype, const AdapterSet* adapters, int layer);
+
+  Value input(const std::string& name, int64_t width);
+  Value embedding(const std::string& module, int64_t width);
+  Value rms_norm(Value x, const std::string& module);
+  Value linear(Value x, const std::string& module, int64_t out_width, bool bias = false);
+  /// residual + x W^T, added in the product's epilogue.
+  Value add_linear(Value residual, Value x, const std::string& module, int64_t out_width, bool bias = false);
+  Value rope(Value x);
+  Value attention(Value q, Value k, Value v);
+  Value gated_act(Value gate, Value up, Act act = Act::silu);
+  /// Loss of the tail: rows of -log p. `module` names the head's weight.
+  Value cross_entropy(Value x, const std::string& module);
+  LayerGraph output(Value x);  ///< the value that the next stage reads
+  LayerGraph finish();         ///< no output: the tail
+
+ private:
+  Value add_value(const std::string& name, int64_t width, DType dtype);
+  Value linear_op(Value residual, Value x, const std::string& module, int64_t out_width, bool bias);
+  int64_t width(Value v) const { return graph_.values[static_cast<size_t>(v)].width; }
+
+  const ModelConfig& config_;
+  DType dtype_;
+  const AdapterSet* adapters_;
+  LayerGraph graph_;
+  int sites_ = 0;
+};
+
+/// The Llama family: Llama 1 to 3, SmolLM2, TinyLlama, Mistral without a window.
+LayerGraph llama_layer(const ModelConfig& config, DType dtype, const AdapterSet* adapters, int layer);
+
+/// All stages of the model that config.model_type names; adapters null: the bare base.
+ModelGraph build_model_graph(const ModelConfig& config, DType dtype, const AdapterSet* adapters);
+
+/// Linear modules inside the layers, with their sizes, in the order of the graph: what LoRA may target.
+std::vector<AdapterSet::Module> linear_modules(const ModelConfig& config);
+
+}  // namespace bantam

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Llama family, written once.
+#include "../../kernels/error.h"
+#include "layer_graph.h"
+
+namespace bantam {
+
+LayerGraph llama_layer(const ModelConfig& c, DType dtype, const AdapterSet* adapters, int layer) {
+  GraphBuilder g(c, dtype, adapters, layer);
+  Value x = g.input("hidden", c.hidden_size);
+  Value n = g.rms_norm(x, "input_layernorm");
+  const Value q = g.rope(g.linear(n, "self_attn.q_proj", c.q_size(), c.attention_bias));
+  const Value k = g.rope(g.linear(n, "self_attn.k_proj", c.kv_size(), c.attention_bias));
+  const Value v = g.linear(n, "self_attn.v_proj", c.kv_size(), c.attention_bias);
+  const Value o = g.attention(q, k, v);
+  x = g.add_linear(x, o, "self_attn.o_proj", c.hidden_size, c.attention_bias);
+  n = g.rms_norm(x, "post_attention_layernorm");
+  const Value gate = g.linear(n, "mlp.gate_proj", c.intermediate_size, c.mlp_bias);
+  const Value up = g.linear(n, "mlp.up_proj", c.intermediate_size, c.mlp_bias);
+  const Value a = g.gated_act(gate, up);
+  return g.output(g.add_linear(x, a, "mlp.down_proj", c.hidden_size, c.mlp_bias));
+}
+
+ModelGraph build_model_graph(const ModelConfig& c, DType dtype, const AdapterSet* adapters) {
+  if (c.model_type != "llama")
+    throw Error(ErrorCode::model, str("model_type: found '", c.model_type, "', expected 'llama'"));
+  ModelGraph m{.config = c, .dtype = dtype, .lora = adapters ? adapters->config() : LoraConfig{}, .stages = {}};
+  GraphBuilder embedding(c, dtype, adapters, -1);
+  m.stages.push_back(embedding.output(embedding.embedding("model.embed_tokens", c.hidden_size)));
+  for (int l = 0; l < c.num_hidden_layers; ++l) m.stages.push_back(llama_layer(c, dtype, adapters, l));
+  GraphBuilder tail(c, dtype, adapters, -1);
+  tail.cross_entropy(tail.rms_norm(tail.input("hidden", c.hidden_size), "model.norm"),
+                     c.tie_word_embeddings ? "model.embed_tokens" : "lm_head");
+  m.stages.push_back(tail.finish());
+  return m;
+}
+
+std::vector<AdapterSet::Module> linear_modules(const ModelConfig& c) {
+  std::vector<AdapterSet::Module> out;
+  for (const LayerGraph& g : build_model_graph(c, DType::f32, nullptr).stages)
+    for (const Op& op : g.ops)
+      if (op.kind == OpKind::linear)
+        out.push_back({g.prefix + op.module, g.values[static_cast<size_t>(op.in[0])].width,
+                       g.values[static_cast<size_t>(op.out[0])].width});
+  return out;
+}
+
+}  // namespace bantam

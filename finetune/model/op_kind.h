@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each kind of op is, stated in one place: forward, backward, what backward reads, cost, what may work in place.
+// Backward, recompute, memory and cost of every model are derived from this table and the op list.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "../../kernels/context.h"
+#include "../../kernels/tensor.h"
+#include "../../quant/weight_store.h"
+#include "layer_graph.h"
+
+namespace bantam {
+
+/// Keys and values of the tokens so far, of one layer (generation).
+struct KvCache {
+  TensorView k, v;     ///< [capacity, kv_heads * head_dim]
+  int64_t length = 0;  ///< rows in use; the attention op appends
+};
+
+/// Step constants of one micro-batch, valid for T tokens. Host memory.
+struct StepInputs {
+  int64_t tokens = 0;                   ///< T
+  const int32_t* ids = nullptr;         ///< [T]
+  const int32_t* labels = nullptr;      ///< [T], kIgnoreLabel where not trained
+  const float* weights = nullptr;       ///< [T], what each row's gradient is multiplied by
+  const int32_t* positions = nullptr;   ///< [T]
+  const int32_t* cu_seqlens = nullptr;  ///< [num_seqs + 1]
+  int64_t num_seqs = 0;
+  ConstTensorView cos, sin;             ///< [T, head_dim / 2] f32
+  const uint64_t* row_key = nullptr;    ///< [T], dropout
+  bool training = false;                ///< dropout is active
+};
+
+/// One execution of one op: views of its values and gradients at T rows.
+struct OpRun {
+  Context& ctx;
+  const ModelGraph& model;
+  const LayerGraph& graph;
+  const Op& op;
+  const StepInputs& step;
+  const WeightLease& weights;
+  const AdapterSet* adapters = nullptr;  ///< values; null: the bare base
+  AdapterSet* grads = nullptr;           ///< where parameter gradients are added (the same set)
+  KvCache* cache = nullptr;
+  std::array<TensorView, 3> in{}, din{};  ///< din absent: not wanted
+  std::array<GradMode, 3> mode{};         ///< of din
+  std::array<TensorView, 2> out{}, dout{};
+  void* scratch = nullptr;
+  size_t scratch_bytes = 0;
+
+  Math math() const { return model.dtype == DType::bf16 ? Math::bf16 : Math::f32; }
+};
+
+/// What planning needs to size an op's scratch.
+struct ScratchSize {
+  int64_t tokens = 0;
+  size_t loss_chunk_bytes = 0;
+};
+
+struct OpKindInfo {
+  const char* name;
+  uint32_t backward_reads_in;   ///< bit i: backward reads input i (as far as it is present)
+  uint32_t backward_reads_out;  ///< bit j: backward reads output j
+  uint32_t grad_in;             ///< bit i: input i gets a gradient from this op
+  uint32_t grad_out;            ///< bit j: output j carries one
+  bool nearly_free;             ///< rebuilding costs about one pass over its values, no product
+  bool loss;                    ///< backward computes the outputs too; forward runs in evaluation only
+  int forward_in_place;         ///< output 0 may take the storage of this input; -1: none
+  uint32_t dgrad_over_input;    ///< bit i: the gradient of input i may take the storage of input i, once that is dead
+  int dgrad_over_dout;          ///< the gradient of this input may take the storage of output 0's gradient; -1: none
+  bool dout_passes_through;     ///< ... and is that gradient, unchanged (a residual): nothing is computed
+  void (*forward)(OpRun&);
+  void (*backward)(OpRun&);
+};
+
+const OpKindInfo& info(OpKind kind);
+
+/// Floating-point operations (a multiply-add is two) for T tokens in one sequence; products and attention only.
+double forward_flops(const ModelConfig& config, const LayerGraph& graph, const Op& op, int64_t tokens);
+/// `dx`: whether the gradient of the (first) input is wanted.
+double backward_flops(const ModelConfig& config, const LayerGraph& graph, const Op& op, int64_t tokens, bool dx);
+/// Bytes of scratch in the arena, live during one execution only.
+size_t forward_scratch(const ModelConfig& config, const LayerGraph& graph, const Op& op, const ScratchSize& size);
+size_t backward_scratch(const ModelConfig& config, const LayerGraph& graph, const Op& op, const ScratchSize& size);
+/// Whether this op has parameters of its own that are trained.
+bool has_trained_parameters(const LayerGraph& graph, const Op& op);
+
+}  // namespace bantam
