@@ -5,7 +5,8 @@
 // Usage, in <op>_cpu.cc (each helper may be called in target code only, i.e. between HWY_BEFORE/AFTER_NAMESPACE):
 //
 //   #undef HWY_TARGET_INCLUDE
-//   #define HWY_TARGET_INCLUDE "<op>_cpu.cc"   // also: #include "vec_targets.h" before the next line
+//   #define HWY_TARGET_INCLUDE "kernels/<op>_cpu.cc"
+//   #include "vec_targets.h"
 //   #include "hwy/foreach_target.h"
 //   #include "vec-inl.h"
 //   HWY_BEFORE_NAMESPACE();
