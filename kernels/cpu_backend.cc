@@ -20,7 +20,7 @@ const Backend& cpu_backend() {
       .rms_norm = nullptr,
       .rms_norm_backward = nullptr,
       .rope = nullptr,
-      .product = nullptr,
+      .product = cpu::product,
       .gated_act = nullptr,
       .gated_act_backward = nullptr,
       .attention = nullptr,

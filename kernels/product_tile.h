@@ -6,6 +6,20 @@
 
 namespace bantam {
 
+/// The end of a product on a block: c (=|+=) alpha * sum [+ bias] [+ residual], rounded once. All already at the block.
+struct TileFinish {
+  int64_t rows = 0, cols = 0;
+  const float* sum = nullptr;  ///< f32, row stride sum_stride
+  int64_t sum_stride = 0;
+  float alpha = 1;
+  const float* bias = nullptr;   ///< optional
+  ConstTensorView residual;      ///< optional; may be c
+  void* c = nullptr;             ///< f32 or bf16
+  bool c_is_bf16 = false;
+  int64_t c_stride = 0;
+  bool add = false;
+};
+
 /// Blocks of the left operand ("a blocks") and column panels of the right one ("b panels") in the tier's own layout.
 /// Element (i, j) of a product is one chain of fused multiply-adds over k in order, whatever m, n and the tile are:
 /// the row contract. Padding is zero and changes nothing.
@@ -26,6 +40,8 @@ struct TileEngine {
                    bool accumulate);
   /// Decodes elements [k0, k0+n) of row r of any weight to f32 (rounded to bf16 first for nf4 under Math::bf16).
   void (*decode_row)(Math, const WeightView& w, int64_t r, int64_t k0, int64_t n, float* out);
+  /// The epilogue of the product.
+  void (*finish)(const TileFinish&);
 };
 
 /// The engine of a tier; Error(device) when it was not built in.

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile engine's template, instantiated once per ISA tier by tile_<tier>.cc with a vector type S (simd_*.h).
+// Those files are compiled with wide -m flags, so nothing here may become a shared inline function that the linker
+// could pick for a lesser machine: everything is in an unnamed namespace, and no inline function of another header, no
+// std:: function and no constructor of a shared type is called.
+//
+// Layouts. A step is one k, or with S::kPairs a pair of k as two bf16 in 32 bits. Packed b: panels of kCols columns,
+// each [step][kCols]. Packed a: rows [m][row_stride(kc)] of steps.
+#pragma once
+#include <cstdint>
+
+#include "product_tile.h"
+#include "simd_plain.h"
+
+namespace bantam {
+namespace {
+
+constexpr int64_t round_up(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
+constexpr int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+/// A matrix that is read row by row: a weight, or the left operand.
+struct Rows {
+  WeightFormat format;
+  const void* data;
+  int64_t stride;
+  const WeightView* nf4;
+};
+inline Rows rows_of(const WeightView& w) {
+  return {w.format, w.data, w.format == WeightFormat::nf4 ? w.cols : w.stride, &w};
+}
+inline Rows rows_of(const ConstTensorView& t) {
+  return {t.dtype == DType::bf16 ? WeightFormat::bf16 : WeightFormat::f32, t.data, t.stride, nullptr};
+}
+inline const float* f32_at(const Rows& w, int64_t r, int64_t k) {
+  return static_cast<const float*>(w.data) + r * w.stride + k;
+}
+inline const uint16_t* bf16_at(const Rows& w, int64_t r, int64_t k) {
+  return static_cast<const uint16_t*>(w.data) + r * w.stride + k;
+}
+
+inline float scale_of_block(const WeightView& w, int64_t b) {
+  if (w.absmax) return w.absmax[b];
+  const float scaled = w.nested_code[w.absmax_q[b]] * w.nested_absmax[b / WeightView::kNestedBlock];
+  return scaled + w.nested_offset;
+}
+
+/// One value; used at odd nibbles and tails, and equal to the tables' by construction.
+inline float nf4_value(const uint8_t* codes, int64_t i, float absmax, bool round) {
+  const float v = kNf4Code[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4] * absmax;
+  return round ? rounded_to_bf16(v) : v;
+}
+
+/// Elements [i, i + n) of the flat weight; they may begin, end and straddle blocks anywhere.
+template <class S>
+void decode_nf4(const WeightView& w, int64_t i, int64_t n, bool round, float* out) {
+  const uint8_t* codes = static_cast<const uint8_t*>(w.data);
+  while (n > 0) {
+    const int64_t block = i / WeightView::kBlock;
+    const int64_t here = least(n, (block + 1) * WeightView::kBlock - i);
+    const float absmax = scale_of_block(w, block);
+    int64_t j = 0;
+    if (i % 2 == 0 && here >= S::kLanes) {
+      const typename S::Table t = S::table(absmax, round);
+      for (; j + S::kLanes <= here; j += S::kLanes) S::store(out + j, S::lookup(t, codes + (i + j) / 2));
+    }
+    for (; j < here; ++j) out[j] = nf4_value(codes, i + j, absmax, round);
+    i += here, out += here, n -= here;
+  }
+}
+
+template <class S>
+void decode(const Rows& w, int64_t r, int64_t k0, int64_t n, bool round, float* out) {
+  int64_t j = 0;
+  if (w.format == WeightFormat::nf4) {
+    decode_nf4<S>(*w.nf4, r * w.stride + k0, n, round, out);
+  } else if (w.format == WeightFormat::bf16) {
+    const uint16_t* p = bf16_at(w, r, k0);
+    for (; j + S::kLanes <= n; j += S::kLanes) S::store(out + j, S::load_bf16(p + j));
+    for (; j < n; ++j) out[j] = float_of(static_cast<uint32_t>(p[j]) << 16);
+  } else {
+    __builtin_memcpy(out, f32_at(w, r, k0), static_cast<size_t>(n) * sizeof(float));
+  }
+}
+
+/// kRows x kVecs: the micro-tile that fills the register file (accumulators, kVecs of b, one of a).
+template <class S, int kMaxRows, int kVecs>
+struct Tile {
+  static constexpr int kRows = kMaxRows;
+  using F = typename S::F;
+  static constexpr int kLanes = S::kLanes, kCols = kVecs * kLanes;
+  static constexpr int kPerStep = S::kPairs ? 2 : 1;
+  static constexpr int64_t kChunk = 64;  // steps that are staged in a row buffer at a time
+
+  static int64_t steps(int64_t kc) { return (kc + kPerStep - 1) / kPerStep; }
+  // One more line than needed, so that rows do not all fall into the same cache sets.
+  static int64_t row_stride(int64_t kc) { return round_up(steps(kc), 16) + 16; }
+  static size_t b_bytes(int64_t nc, int64_t kc) {
+    return static_cast<size_t>(round_up(nc, kCols) * steps(kc)) * sizeof(float);
+  }
+  static size_t a_bytes(int64_t m, int64_t kc) { return static_cast<size_t>(m * row_stride(kc)) * sizeof(float); }
+
+  /// Row r, [k, k + n) as steps.
+  static void stage(const Rows& w, int64_t r, int64_t k, int64_t n, bool round, float* out) {
+    if constexpr (!S::kPairs) {
+      decode<S>(w, r, k, n, round, out);
+    } else {
+      uint16_t* half = reinterpret_cast<uint16_t*>(out);
+      if (w.format == WeightFormat::bf16) {
+        __builtin_memcpy(half, bf16_at(w, r, k), static_cast<size_t>(n) * sizeof(uint16_t));
+      } else {
+        float f[kChunk * 2];
+        for (int64_t j = 0; j < n; j += kChunk * 2) {
+          const int64_t here = least(n - j, kChunk * 2);
+          decode<S>(w, r, k + j, here, round, f);
+          int64_t i = 0;
+          for (; i + kLanes <= here; i += kLanes) S::store_bf16(half + j + i, S::load(f + i));
+          for (; i < here; ++i) half[j + i] = bf16_bits(f[i]);
+        }
+      }
+      if (n % 2) half[n] = 0;
+    }
+  }
+
+  static void pack_b(const Rows& w, BLayout layout, int64_t c0, int64_t nc, int64_t k0, int64_t kc, bool round,
+                     float* out) {
+    if (layout == BLayout::nt)
+      pack_nt(w, c0, nc, k0, kc, round, out);
+    else
+      pack_nn(w, c0, nc, k0, kc, round, out);
+  }
+
+  /// Columns of the panel are rows of w: staged kLanes rows at a time, then transposed.
+  static void pack_nt(const Rows& w, int64_t c0, int64_t nc, int64_t k0, int64_t kc, bool round, float* out) {
+    static_assert(kChunk % kLanes == 0);
+    alignas(64) float buffer[kLanes][kChunk];
+    for (int64_t c = 0; c < round_up(nc, kCols); c += kLanes) {
+      float* group = out + c / kCols * kCols * steps(kc) + c % kCols;
+      const int64_t valid = nc - c < 0 ? 0 : least(nc - c, kLanes);
+      if (valid < kLanes) __builtin_memset(buffer, 0, sizeof buffer);
+      for (int64_t k = 0; k < kc; k += kChunk * kPerStep) {
+        const int64_t n = least(kc - k, kChunk * kPerStep), n_steps = steps(n);
+        const bool in_place = !S::kPairs && w.format == WeightFormat::f32 && valid == kLanes && n % kLanes == 0;
+        const float* source = in_place ? f32_at(w, c0 + c, k0 + k) : buffer[0];
+        const int64_t stride = in_place ? w.stride : kChunk;
+        if (!in_place)
+          for (int64_t i = 0; i < valid; ++i) stage(w, c0 + c + i, k0 + k, n, round, buffer[i]);
+        float* to = group + k / kPerStep * kCols;
+        for (int64_t s = 0; s < n_steps; s += kLanes) {
+          F r[kLanes];
+#pragma GCC unroll 16
+          for (int i = 0; i < kLanes; ++i) r[i] = S::load(source + i * stride + s);
+          S::transpose(r);
+          if (n_steps - s >= kLanes) {
+#pragma GCC unroll 16
+            for (int i = 0; i < kLanes; ++i) S::store(to + (s + i) * kCols, r[i]);
+          } else {
+            alignas(64) float tail[kLanes][kLanes];
+#pragma GCC unroll 16
+            for (int i = 0; i < kLanes; ++i) S::store(tail[i], r[i]);
+            for (int64_t i = 0; i < n_steps - s; ++i) S::store(to + (s + i) * kCols, S::load(tail[i]));
+          }
+        }
+      }
+    }
+  }
+
+  /// Rows of the panel are pieces of rows of w.
+  static void pack_nn(const Rows& w, int64_t c0, int64_t nc, int64_t k0, int64_t kc, bool round, float* out) {
+    constexpr int64_t kWidth = kCols * 8;
+    alignas(64) float row[kPerStep][kWidth];
+    const int64_t panel = kCols * steps(kc);
+    for (int64_t c = 0; c < nc; c += kWidth) {
+      const int64_t n = least(nc - c, kWidth), padded = round_up(n, kCols);
+      for (auto& r : row)
+        for (int64_t j = n; j < padded; ++j) r[j] = 0;
+      float* to = out + c / kCols * panel;
+      for (int64_t s = 0; s < steps(kc); ++s, to += kCols) {
+        const float* source = row[0];
+        if (!S::kPairs && w.format == WeightFormat::f32 && n == padded) {
+          source = f32_at(w, k0 + s, c0 + c);
+        } else {
+          for (int64_t u = 0; u < kPerStep; ++u) {
+            const int64_t k = s * kPerStep + u;
+            if (k < kc)
+              decode<S>(w, k0 + k, c0 + c, n, round, row[u]);
+            else
+              __builtin_memset(row[u], 0, sizeof row[u]);
+          }
+        }
+        for (int64_t p = 0; p < padded / kCols; ++p) {
+#pragma GCC unroll 4
+          for (int j = 0; j < kCols; j += kLanes) {
+            F v = S::load(source + p * kCols + j);
+            if constexpr (S::kPairs) v = S::pair(v, S::load(row[kPerStep - 1] + p * kCols + j));
+            S::store(to + p * panel + j, v);
+          }
+        }
+      }
+    }
+  }
+
+  static void pack_a(const Rows& a, bool transposed, int64_t m0, int64_t m, int64_t k0, int64_t kc, float* out) {
+    const int64_t stride = row_stride(kc);
+    if (!transposed) {
+      for (int64_t i = 0; i < m; ++i) stage(a, m0 + i, k0, kc, false, out + i * stride);
+      return;
+    }
+    alignas(64) float row[kPerStep][kLanes];
+    for (int64_t s = 0; s < steps(kc); s += kLanes) {
+      const int64_t ns = least(steps(kc) - s, kLanes);
+      for (int64_t i = 0; i < m; i += kLanes) {
+        const int64_t n = least(m - i, kLanes);
+        F r[kLanes];
+        for (int64_t t = 0; t < kLanes; ++t) {
+          F v[kPerStep];
+          for (int64_t u = 0; u < kPerStep; ++u) {
+            const int64_t k = (s + t) * kPerStep + u;
+            if (k >= kc) {
+              v[u] = S::zero();
+            } else if (n == kLanes) {
+              v[u] = a.format == WeightFormat::bf16 ? S::load_bf16(bf16_at(a, k0 + k, m0 + i))
+                                                    : S::load(f32_at(a, k0 + k, m0 + i));
+            } else {
+              decode<PlainSimd>(a, k0 + k, m0 + i, n, false, row[u]);
+              for (int64_t j = n; j < kLanes; ++j) row[u][j] = 0;
+              v[u] = S::load(row[u]);
+            }
+          }
+          if constexpr (S::kPairs)
+            r[t] = S::pair(v[0], v[kPerStep - 1]);
+          else
+            r[t] = v[0];
+        }
+        S::transpose(r);
+        for (int64_t j = 0; j < n; ++j) {
+          float* to = out + (i + j) * stride + s;
+          S::store(to, r[j]);  // rows are padded to whole vectors
+        }
+        (void)ns;
+      }
+    }
+  }
+
+  /// c[rows, vecs * kLanes] (=|+=) a b; lda and the panel's width in floats.
+  template <int rows, int vecs>
+  [[gnu::noinline]] static void micro(int64_t n_steps, const float* a, int64_t lda, const float* b, float* c,
+                                      int64_t ldc, bool accumulate) {
+    F acc[rows][vecs];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      __builtin_prefetch(c + i * ldc, 1, 3);
+#pragma GCC unroll 4
+      for (int j = 0; j < vecs; ++j) acc[i][j] = S::zero();
+    }
+    for (int64_t k = 0; k < n_steps; ++k) {
+      F bv[vecs];
+#pragma GCC unroll 4
+      for (int j = 0; j < vecs; ++j) bv[j] = S::load(b + k * kCols + j * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; ++i) {
+        const F av = S::broadcast(a + i * lda + k);
+#pragma GCC unroll 4
+        for (int j = 0; j < vecs; ++j) acc[i][j] = S::step(av, bv[j], acc[i][j]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < vecs; ++j) {
+        F v = acc[i][j];
+        float* to = c + i * ldc + j * kLanes;
+        if (accumulate) v = S::add(S::load(to), v);
+        S::store(to, v);
+      }
+  }
+
+  using Micro = void (*)(int64_t, const float*, int64_t, const float*, float*, int64_t, bool);
+  template <int vecs, int... i>
+  struct Table {
+    static constexpr Micro of_rows[sizeof...(i)] = {micro<i + 1, vecs>...};
+  };
+  template <int vecs, int n, int... i>
+  struct Tables : Tables<vecs, n - 1, n - 1, i...> {};
+  template <int vecs, int... i>
+  struct Tables<vecs, 0, i...> : Table<vecs, i...> {};
+
+  /// All rows of one panel of vecs vectors, of which n columns are wanted.
+  template <int vecs, int max_rows>
+  static void panel(int64_t m, int64_t n, int64_t n_steps, const float* a, int64_t lda, const float* b, float* c,
+                    int64_t ldc, bool accumulate) {
+    for (int64_t i = 0; i < m;) {
+      const int64_t left = m - i;
+      const int64_t rows = left >= 2 * max_rows || left == max_rows ? max_rows
+                           : left > max_rows                        ? (left + 1) / 2
+                                                                    : left;
+      const Micro f = Tables<vecs, max_rows>::of_rows[rows - 1];
+      float* to = c + i * ldc;
+      if (n == vecs * kLanes) {
+        f(n_steps, a + i * lda, lda, b, to, ldc, accumulate);
+      } else {
+        alignas(64) float part[max_rows * vecs * kLanes];
+        f(n_steps, a + i * lda, lda, b, part, vecs * kLanes, false);
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t j = 0; j < n; ++j) {
+            const float v = part[r * vecs * kLanes + j];
+            to[r * ldc + j] = accumulate ? to[r * ldc + j] + v : v;
+          }
+      }
+      i += rows;
+    }
+  }
+
+  static void multiply(int64_t m, int64_t n, int64_t kc, const float* a, const float* b, float* c, int64_t ldc,
+                       bool accumulate) {
+    const int64_t n_steps = steps(kc), lda = row_stride(kc);
+    for (int64_t j = 0; j < n; j += kCols, b += n_steps * kCols) {
+      const int64_t here = least(n - j, kCols);
+      // A narrow panel leaves registers free: more rows keep as many chains in flight.
+      if (here > kCols / 2)
+        panel<kVecs, kMaxRows>(m, here, n_steps, a, lda, b, c + j, ldc, accumulate);
+      else if (kVecs == 2 || here <= kCols / 4)
+        panel<kVecs == 2 ? 1 : kVecs / 4, 12>(m, here, n_steps, a, lda, b, c + j, ldc, accumulate);
+      else
+        panel<kVecs / 2, 12>(m, here, n_steps, a, lda, b, c + j, ldc, accumulate);
+    }
+  }
+};
+
+/// One row's end: alpha * sum + bias + residual + old c, each rounded in f32, then once to the dtype of c.
+template <class S>
+void finish_row(int64_t n, const float* sum, float alpha, const float* bias, const Rows* residual, int64_t row,
+                bool add, const Rows& c) {
+  float* c32 = const_cast<float*>(f32_at(c, row, 0));
+  uint16_t* c16 = const_cast<uint16_t*>(bf16_at(c, row, 0));
+  const bool half = c.format == WeightFormat::bf16;
+  // Two loops over the same arithmetic: whole vectors, then single elements.
+  const auto vector_at = [](const Rows& w, int64_t r, int64_t j) {
+    return w.format == WeightFormat::bf16 ? S::load_bf16(bf16_at(w, r, j)) : S::load(f32_at(w, r, j));
+  };
+  const auto element_at = [](const Rows& w, int64_t r, int64_t j) {
+    return w.format == WeightFormat::bf16 ? float_of(static_cast<uint32_t>(*bf16_at(w, r, j)) << 16) : *f32_at(w, r, j);
+  };
+  int64_t j = 0;
+  for (; j + S::kLanes <= n; j += S::kLanes) {
+    typename S::F v = S::mul(S::set1(alpha), S::load(sum + j));
+    if (bias) v = S::add(v, S::load(bias + j));
+    if (residual) v = S::add(v, vector_at(*residual, row, j));
+    if (add) v = S::add(v, vector_at(c, row, j));
+    if (half)
+      S::store_bf16(c16 + j, v);
+    else
+      S::store(c32 + j, v);
+  }
+  for (; j < n; ++j) {
+    float v = alpha * sum[j];
+    if (bias) v = v + bias[j];
+    if (residual) v = v + element_at(*residual, row, j);
+    if (add) v = v + element_at(c, row, j);
+    if (half)
+      c16[j] = bf16_bits(v);
+    else
+      c32[j] = v;
+  }
+}
+
+/// The table's functions: T is the tile of Math::f32, T16 that of Math::bf16 (the same where the tier has no bf16 dot
+/// product: then only frozen weights are rounded).
+template <class S, class T, class T16>
+struct Engine {
+  static size_t b_bytes(Math math, int64_t nc, int64_t kc) {
+    return static_cast<size_t>(
+        round_up(static_cast<int64_t>(math == Math::bf16 ? T16::b_bytes(nc, kc) : T::b_bytes(nc, kc)), 64));
+  }
+  static size_t a_bytes(Math math, int64_t m, int64_t kc) {
+    return math == Math::bf16 ? T16::a_bytes(m, kc) : T::a_bytes(m, kc);
+  }
+  static void pack_b(Math math, const WeightView& b, BLayout layout, int64_t c0, int64_t nc, int64_t k0, int64_t kc,
+                     void* out) {
+    if (math == Math::bf16)
+      T16::pack_b(rows_of(b), layout, c0, nc, k0, kc, true, static_cast<float*>(out));
+    else
+      T::pack_b(rows_of(b), layout, c0, nc, k0, kc, false, static_cast<float*>(out));
+  }
+  static void pack_a(Math math, const ConstTensorView& a, bool transposed, int64_t m0, int64_t m, int64_t k0,
+                     int64_t kc, void* out) {
+    if (math == Math::bf16)
+      T16::pack_a(rows_of(a), transposed, m0, m, k0, kc, static_cast<float*>(out));
+    else
+      T::pack_a(rows_of(a), transposed, m0, m, k0, kc, static_cast<float*>(out));
+  }
+  static void multiply(Math math, int64_t m, int64_t n, int64_t kc, const void* a, const void* b, float* c, int64_t ldc,
+                       bool accumulate) {
+    const float *pa = static_cast<const float*>(a), *pb = static_cast<const float*>(b);
+    if (math == Math::bf16)
+      T16::multiply(m, n, kc, pa, pb, c, ldc, accumulate);
+    else
+      T::multiply(m, n, kc, pa, pb, c, ldc, accumulate);
+  }
+  static void decode_row(Math math, const WeightView& w, int64_t r, int64_t k0, int64_t n, float* out) {
+    decode<S>(rows_of(w), r, k0, n, math == Math::bf16, out);
+  }
+  static void finish(const TileFinish& f) {
+    const Rows residual = rows_of(f.residual);
+    const Rows c = {f.c_is_bf16 ? WeightFormat::bf16 : WeightFormat::f32, f.c, f.c_stride, nullptr};
+    for (int64_t i = 0; i < f.rows; ++i)
+      finish_row<S>(f.cols, f.sum + i * f.sum_stride, f.alpha, f.bias, residual.data ? &residual : nullptr, i, f.add,
+                    c);
+  }
+  static constexpr TileEngine table(const char* name) {
+    return {name, T::kRows, T::kCols, b_bytes, a_bytes, pack_b, pack_a, multiply, decode_row, finish};
+  }
+};
+
+}  // namespace
+}  // namespace bantam
