@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "placement.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+namespace bantam {
+
+namespace {
+
+constexpr size_t kAlign = 64;
+
+// One first-fit pass in the given order; returns the peak.
+size_t first_fit(std::vector<Interval>& v, const std::vector<size_t>& order) {
+  std::vector<size_t> by_offset;  // placed so far, ascending offset
+  by_offset.reserve(order.size());
+  size_t peak = 0;
+  for (const size_t i : order) {
+    Interval& me = v[i];
+    size_t at = 0;
+    for (const size_t j : by_offset) {
+      const Interval& other = v[j];
+      if (other.last < me.first || other.first > me.last) continue;
+      if (other.offset >= at + me.bytes) break;
+      at = std::max(at, (other.offset + other.bytes + kAlign - 1) / kAlign * kAlign);
+    }
+    me.offset = at;
+    peak = std::max(peak, at + me.bytes);
+    const auto pos = std::upper_bound(by_offset.begin(), by_offset.end(), at, [&](size_t o, size_t j) { return o < v[j].offset; });
+    by_offset.insert(pos, i);
+  }
+  return peak;
+}
+
+}  // namespace
+
+size_t live_peak(const std::vector<Interval>& intervals) {
+  int steps = 0;
+  for (const auto& i : intervals) steps = std::max(steps, i.last + 2);
+  std::vector<int64_t> change(static_cast<size_t>(steps) + 1, 0);
+  for (const auto& i : intervals) {
+    change[static_cast<size_t>(i.first)] += static_cast<int64_t>(i.bytes);
+    change[static_cast<size_t>(i.last) + 1] -= static_cast<int64_t>(i.bytes);
+  }
+  int64_t live = 0, peak = 0;
+  for (const int64_t c : change) peak = std::max(peak, live += c);
+  return static_cast<size_t>(peak);
+}
+
+size_t place(std::vector<Interval>& v) {
+  const size_t lower = live_peak(v);
+  std::vector<size_t> order(v.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto span = [&](size_t i) { return v[i].last - v[i].first; };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (span(a) != span(b)) return span(a) > span(b);
+    return v[a].bytes > v[b].bytes;
+  });
+  std::vector<Interval> best = v;
+  size_t best_peak = first_fit(best, order);
+
+  std::vector<size_t> by_size = order;
+  std::stable_sort(by_size.begin(), by_size.end(), [&](size_t a, size_t b) { return v[a].bytes > v[b].bytes; });
+  std::vector<Interval> trial = v;
+  if (const size_t p = first_fit(trial, by_size); p < best_peak) {
+    best_peak = p;
+    best = trial;
+    order = by_size;
+  }
+  // Whoever sticks out at the top goes first next time: the usual repair of greedy placements.
+  trial = best;
+  for (int round = 0; round < 60 && best_peak > lower; ++round) {
+    const auto top = std::max_element(trial.begin(), trial.end(), [](const Interval& a, const Interval& b) { return a.offset + a.bytes < b.offset + b.bytes; });
+    const auto who = static_cast<size_t>(top - trial.begin());
+    order.erase(std::find(order.begin(), order.end(), who));
+    order.insert(order.begin(), who);
+    if (const size_t p = first_fit(trial, order); p < best_peak) {
+      best_peak = p;
+      best = trial;
+    }
+  }
+  v = std::move(best);
+  return best_peak;
+}
+
+}  // namespace bantam

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "../../kernels/cross_entropy.h"
+#include "../../kernels/dropout.h"
+#include "../../kernels/error.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
+
+namespace bantam {
+
+StepBuffers::StepBuffers(const ModelConfig& config, int64_t max_tokens) : max_tokens_(max_tokens), half_(config.head_dim / 2) {
+  for (const double f : config.rope_inv_freq()) inv_freq_.push_back(static_cast<float>(f));
+  const auto t = static_cast<size_t>(max_tokens);
+  cos_.resize(t * static_cast<size_t>(half_));
+  sin_.resize(t * static_cast<size_t>(half_));
+  weights_.resize(t);
+  ids_.resize(t);
+  labels_.resize(t);
+  positions_.resize(t);
+  cu_seqlens_.resize(t + 1);
+  row_key_.resize(t);
+}
+
+size_t StepBuffers::bytes(const ModelConfig& config, int64_t max_tokens) {
+  return static_cast<size_t>(max_tokens) * (static_cast<size_t>(config.head_dim) * sizeof(float) + 5 * sizeof(int32_t) + sizeof(uint64_t));
+}
+
+void StepBuffers::fill_rope() {
+  // The angle is rounded to f32 as transformers has it; its sine and cosine are correctly rounded.
+  for (int64_t t = 0; t < inputs_.tokens; ++t)
+    for (int64_t i = 0; i < half_; ++i) {
+      const float angle = static_cast<float>(positions_[static_cast<size_t>(t)]) * inv_freq_[static_cast<size_t>(i)];
+      cos_[static_cast<size_t>(t * half_ + i)] = static_cast<float>(std::cos(static_cast<double>(angle)));
+      sin_[static_cast<size_t>(t * half_ + i)] = static_cast<float>(std::sin(static_cast<double>(angle)));
+    }
+  inputs_.cos = {cos_.data(), DType::f32, inputs_.tokens, half_};
+  inputs_.sin = {sin_.data(), DType::f32, inputs_.tokens, half_};
+}
+
+const StepInputs& StepBuffers::fill(const Batch& batch, double weight_scale, uint64_t seed, uint64_t epoch, bool training) {
+  const int64_t tokens = batch.tokens();
+  if (tokens > max_tokens_ || tokens < 1)
+    throw Error(ErrorCode::internal, str("micro-batch of ", tokens, " tokens; memory is planned for ", max_tokens_));
+  const auto n = static_cast<size_t>(tokens);
+  std::copy(batch.ids.begin(), batch.ids.end(), ids_.begin());
+  std::copy(batch.labels.begin(), batch.labels.end(), labels_.begin());
+  std::copy(batch.positions.begin(), batch.positions.end(), positions_.begin());
+  std::copy(batch.cu_seqlens.begin(), batch.cu_seqlens.end(), cu_seqlens_.begin());
+  for (size_t t = 0; t < n; ++t) weights_[t] = static_cast<float>(batch.weights[t] * weight_scale);
+  for (size_t s = 0; s + 1 < batch.cu_seqlens.size(); ++s) {
+    const uint64_t key = dropout_row_key(seed, epoch, batch.sample_ids[s]);
+    for (auto t = static_cast<size_t>(batch.cu_seqlens[s]); t < static_cast<size_t>(batch.cu_seqlens[s + 1]); ++t) row_key_[t] = key;
+  }
+  inputs_ = {.tokens = tokens, .ids = ids_.data(), .labels = labels_.data(), .weights = weights_.data(), .positions = positions_.data(),
+             .cu_seqlens = cu_seqlens_.data(), .num_seqs = static_cast<int64_t>(batch.cu_seqlens.size()) - 1, .row_key = row_key_.data(), .training = training};
+  fill_rope();
+  return inputs_;
+}
+
+const StepInputs& StepBuffers::fill_tokens(std::span<const int32_t> ids, int64_t start) {
+  if (static_cast<int64_t>(ids.size()) > max_tokens_ || ids.empty())
+    throw Error(ErrorCode::internal, str(ids.size(), " tokens; memory is planned for ", max_tokens_));
+  std::copy(ids.begin(), ids.end(), ids_.begin());
+  for (size_t t = 0; t < ids.size(); ++t) {
+    positions_[t] = static_cast<int32_t>(start) + static_cast<int32_t>(t);
+    labels_[t] = kIgnoreLabel;
+    weights_[t] = 0;
+    row_key_[t] = 0;
+  }
+  cu_seqlens_[0] = 0;
+  cu_seqlens_[1] = static_cast<int32_t>(ids.size());
+  inputs_ = {.tokens = static_cast<int64_t>(ids.size()), .ids = ids_.data(), .labels = labels_.data(), .weights = weights_.data(),
+             .positions = positions_.data(), .cu_seqlens = cu_seqlens_.data(), .num_seqs = 1, .row_key = row_key_.data()};
+  fill_rope();
+  return inputs_;
+}
+
+Executor::Executor(Context& ctx, const ModelGraph& model, std::shared_ptr<const WeightStore> store, void* memory, size_t bytes)
+    : ctx_(ctx), model_(model), store_(std::move(store)), memory_(static_cast<char*>(memory)), bytes_(bytes) {}
+
+TensorView Executor::view(const Program& p, const ValueRef& r, int64_t tokens) const {
+  if (r.buffer < 0) return {};
+  return {memory_ + p.buffers[static_cast<size_t>(r.buffer)].offset, r.dtype, tokens, r.width};
+}
+
+void Executor::run(const Program& program, const StepInputs& step, const RunOptions& options) {
+  if (program.peak > bytes_ || step.tokens > program.max_tokens)
+    throw Error(ErrorCode::internal, str("program needs ", program.peak, " bytes for up to ", program.max_tokens, " tokens; has ", bytes_, " for ", step.tokens));
+
+  std::vector<std::vector<int>> starts, ends;
+  const auto kill = [&](int b) {  // 0xff bytes are NaN in f32 and bf16
+    const Buffer& buffer = program.buffers[static_cast<size_t>(b)];
+    std::memset(memory_ + buffer.offset, 0xff, buffer.bytes);
+    ASAN_POISON_MEMORY_REGION(memory_ + buffer.offset, buffer.bytes);
+  };
+  if (options.poison_dead) {
+    starts.resize(program.instrs.size());
+    ends.resize(program.instrs.size());
+    for (size_t b = 0; b < program.buffers.size(); ++b) {
+      starts[static_cast<size_t>(program.buffers[b].first)].push_back(static_cast<int>(b));
+      ends[static_cast<size_t>(program.buffers[b].last)].push_back(static_cast<int>(b));
+    }
+    ASAN_UNPOISON_MEMORY_REGION(memory_, bytes_);
+    std::memset(memory_, 0xff, bytes_);
+    ASAN_POISON_MEMORY_REGION(memory_, bytes_);
+  }
+
+  int leased = -2;
+  WeightLease lease;
+  for (size_t i = 0; i < program.instrs.size(); ++i) {
+    const Instr& n = program.instrs[i];
+    const LayerGraph& graph = model_.stages[static_cast<size_t>(n.stage)];
+    const Op& op = graph.ops[static_cast<size_t>(n.op)];
+    if (graph.layer != leased) {
+      lease = store_->acquire(graph.layer);
+      leased = graph.layer;
+      const int next = graph.layer + (n.backward || n.recompute ? -1 : 1);
+      if (graph.layer >= 0 && next >= 0 && next < static_cast<int>(model_.config.num_hidden_layers)) store_->prefetch(next);
+    }
+    if (options.poison_dead)
+      for (const int b : starts[i]) {
+        const Buffer& buffer = program.buffers[static_cast<size_t>(b)];
+        ASAN_UNPOISON_MEMORY_REGION(memory_ + buffer.offset, buffer.bytes);
+        std::memset(memory_ + buffer.offset, 0xff, buffer.bytes);
+      }
+    OpRun r{.ctx = ctx_, .model = model_, .graph = graph, .op = op, .step = step, .weights = lease,
+            .adapters = options.adapters, .grads = options.adapters};
+    if (options.caches && op.kind == OpKind::attention) r.cache = &(*options.caches)[static_cast<size_t>(graph.layer)];
+    for (size_t k = 0; k < n.in.size(); ++k) {
+      r.in[k] = view(program, n.in[k], step.tokens);
+      r.din[k] = view(program, n.din[k], step.tokens);
+      r.mode[k] = n.mode[k];
+    }
+    for (size_t k = 0; k < n.out.size(); ++k) {
+      r.out[k] = view(program, n.out[k], step.tokens);
+      r.dout[k] = view(program, n.dout[k], step.tokens);
+    }
+    if (n.scratch >= 0) {
+      const Buffer& s = program.buffers[static_cast<size_t>(n.scratch)];
+      r.scratch = memory_ + s.offset;
+      r.scratch_bytes = s.bytes;
+    }
+    const auto t0 = std::chrono::steady_clock::now();
+    n.backward ? info(op.kind).backward(r) : info(op.kind).forward(r);
+    if (options.profile) options.profile(n, op, std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count());
+    if (options.poison_dead)
+      for (const int b : ends[i])
+        if (i + 1 < program.instrs.size()) kill(b);
+  }
+  if (options.poison_dead) ASAN_UNPOISON_MEMORY_REGION(memory_, bytes_);
+}
+
+}  // namespace bantam

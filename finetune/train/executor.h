@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs programs: the one forward of the product, used by training, evaluation and generation.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "../../kernels/arena.h"
+#include "../data/batch.h"
+#include "../model/op_kind.h"
+#include "../recompute/program.h"
+
+namespace bantam {
+
+/// Step constants of the largest micro-batch, filled anew for each.
+class StepBuffers {
+ public:
+  StepBuffers(const ModelConfig& config, int64_t max_tokens);
+  /// `weight_scale`: what each row's weight is multiplied by (1 / total weight of the step). Error(internal) when the
+  /// batch has more than max_tokens.
+  const StepInputs& fill(const Batch& batch, double weight_scale, uint64_t seed, uint64_t epoch, bool training);
+  /// One sequence that continues at position `start`; no labels (generation).
+  const StepInputs& fill_tokens(std::span<const int32_t> ids, int64_t start);
+  static size_t bytes(const ModelConfig& config, int64_t max_tokens);
+
+ private:
+  void fill_rope();
+  std::vector<float> inv_freq_, cos_, sin_, weights_;
+  std::vector<int32_t> ids_, labels_, positions_, cu_seqlens_;
+  std::vector<uint64_t> row_key_;
+  int64_t max_tokens_, half_;
+  StepInputs inputs_;
+};
+
+struct RunOptions {
+  AdapterSet* adapters = nullptr;          ///< null: the bare base; gradients are added to it where the program has any
+  std::vector<KvCache>* caches = nullptr;  ///< one per layer, generation only
+  /// For tests: a buffer's bytes are NaN before its first and after its last instruction, and poisoned for
+  /// AddressSanitizer, so that a read of a dead value shows.
+  bool poison_dead = false;
+  /// For benchmarks: called after each instruction with its seconds.
+  std::function<void(const Instr&, const Op&, double)> profile;
+};
+
+class Executor {
+ public:
+  /// `memory`: an arena region of at least the peak of every program to be run.
+  Executor(Context& ctx, const ModelGraph& model, std::shared_ptr<const WeightStore> store, void* memory, size_t bytes);
+  void run(const Program& program, const StepInputs& step, const RunOptions& options);
+  /// Where a buffer of the program lies, after a run.
+  const void* data(const Program& program, int buffer) const { return memory_ + program.buffers[static_cast<size_t>(buffer)].offset; }
+  /// Per-row losses of the last run.
+  std::span<const float> losses(const Program& program, int64_t tokens) const {
+    return {static_cast<const float*>(data(program, program.loss)), static_cast<size_t>(tokens)};
+  }
+  const ModelGraph& model() const { return model_; }
+  Context& context() { return ctx_; }
+
+ private:
+  TensorView view(const Program& p, const ValueRef& r, int64_t tokens) const;
+  Context& ctx_;
+  const ModelGraph& model_;
+  std::shared_ptr<const WeightStore> store_;
+  char* memory_;
+  size_t bytes_;
+};
+
+}  // namespace bantam
