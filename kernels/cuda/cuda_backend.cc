@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA backend's table. BANTAM_BACKEND_NAME comes from the build: `cuda`, or `cuda_on_cpu` for the emulated one.
+#include "cuda_ops.h"
+#include "device.h"
+
+extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_backend(int abi) {
+  using namespace bantam;
+  if (abi != Backend::kAbi) return nullptr;
+  cuda::require_device();
+  static const Backend backend = {
+      .name = BANTAM_BACKEND_NAME,
+      .host_memory = false,
+      .allocate = cuda::allocate,
+      .release = cuda::release,
+      .upload = cuda::upload,
+      .download = cuda::download,
+      .embedding = nullptr,
+      .rms_norm = cuda::rms_norm,
+      .rms_norm_backward = cuda::rms_norm_backward,
+      .rope = nullptr,
+      .product = cuda::product,
+      .gated_act = nullptr,
+      .gated_act_backward = nullptr,
+      .attention = nullptr,
+      .attention_backward = nullptr,
+      .cross_entropy = nullptr,
+      .dropout = nullptr,
+      .copy = cuda::copy,
+      .adamw = nullptr,
+      .grad_norm = nullptr,
+  };
+  return &backend;
+}

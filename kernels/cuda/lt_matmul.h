@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// One matrix product through cuBLASLt, in row-major terms. Host code only.
+#pragma once
+#include <cstdint>
+
+#include "../dtype.h"
+
+namespace bantam::cuda {
+
+struct LtOperand {
+  const void* data;
+  int64_t stride;   ///< elements between stored rows
+  bool transposed;  ///< the stored matrix is the transpose of the operand
+};
+struct LtProduct {
+  int64_t m, n, k;
+  DType operand_type;  ///< of a and b: f32 or bf16
+  LtOperand a, b;      ///< [M, K] and [K, N]
+  DType c_type;        ///< f32, or bf16 with bf16 operands
+  int64_t c_stride;
+};
+/// Bytes of scratch that the library may use in one call.
+inline constexpr size_t kLtWorkspace = size_t{4} << 20;
+
+/// c = alpha a b + beta c, summed in f32, rounded once. Equal shapes, strides and alignments use the same algorithm.
+/// A combination that cuBLASLt refuses is Error(device).
+void lt_matmul(const LtProduct& p, float alpha, float beta, void* c, void* scratch);
+
+}  // namespace bantam::cuda

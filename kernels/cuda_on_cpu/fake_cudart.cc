@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fake of the slice of the CUDA runtime that the backend uses, with the real prototypes; a call that is missing here
+// fails to link. Device memory is one reserved address range, handed out by a bump allocator that reuses no address:
+// new and freed memory holds 0xFF (NaN), AddressSanitizer sees red zones around every allocation.
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine.h"
+#undef cudaLaunchKernelEx
+
+struct CUstream_st {
+  std::deque<std::function<void()>> queue;
+};
+
+namespace coc {
+namespace {
+constexpr size_t kRange = size_t{64} << 30, kRed = 256, kPage = 4096;
+struct Block {
+  char* p;
+  size_t size;
+  bool freed;
+};
+char* range;
+size_t bump, live_bytes;
+bool guard, defer;
+int device_depth;
+cudaError_t last_error = cudaSuccess;
+CUstream_st null_stream;
+// Never destroyed: backends free their memory while the program ends.
+template <class T>
+std::vector<T>& registry() {
+  static auto* v = new std::vector<T>;
+  return *v;
+}
+std::vector<Block>& blocks() {
+  return registry<Block>();
+}  // sorted, since addresses only grow
+Block* block_at(const char* p) {  // the block that begins at or before p
+  auto it =
+      std::upper_bound(blocks().begin(), blocks().end(), p, [](const char* a, const Block& b) { return a < b.p; });
+  return it == blocks().begin() ? nullptr : &it[-1];
+}
+bool flag(const char* name) {
+  const char* e = getenv(name);
+  return e && *e && *e != '0';
+}
+cudaError_t set_error(cudaError_t e) {
+  return e == cudaSuccess ? e : last_error = e;
+}
+void note(const std::string& text) {
+  fprintf(stderr, "cuda_on_cpu: ERROR: %s\n", text.c_str());
+}
+
+void on_segv(int, siginfo_t* info, void*) {
+  const char* a = static_cast<const char*>(info->si_addr);
+  if (a >= range && a < range + kRange) note("host code touched device memory outside of a kernel or copy");
+  signal(SIGSEGV, SIG_DFL);
+}
+void init() {
+  if (range) return;
+  void* p = mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) fail("", 0, "no address space for device memory");
+  range = static_cast<char*>(p);
+  defer = flag("COC_DEFER");
+  guard = flag("COC_GUARD");
+  if (guard) {
+    struct sigaction action {};
+    action.sa_sigaction = on_segv;
+    action.sa_flags = SA_SIGINFO | static_cast<int>(SA_RESETHAND);
+    sigaction(SIGSEGV, &action, nullptr);
+  }
+  if (flag("COC_LEAKS")) {
+    atexit([] {
+      const auto live = std::count_if(blocks().begin(), blocks().end(), [](const Block& b) { return !b.freed; });
+      if (live == 0) return;
+      note(std::to_string(live) + " device allocations were not freed");
+      _Exit(99);
+    });
+  }
+}
+CUstream_st* real(cudaStream_t s) {
+  if (!s) return &null_stream;
+  auto& all = registry<CUstream_st*>();
+  if (std::find(all.begin(), all.end(), s) == all.end()) fail("", 0, "use of a destroyed or foreign cudaStream_t");
+  return s;
+}
+void drain(CUstream_st* s) {
+  while (!s->queue.empty()) {
+    const auto work = std::move(s->queue.front());
+    s->queue.pop_front();
+    work();
+  }
+}
+void drain_all() {
+  drain(&null_stream);
+  for (auto* s : registry<CUstream_st*>()) drain(s);
+}
+bool range_ok(const void* p, size_t n, bool device) {
+  const size_t left = device_bytes_at(p);
+  return device ? left >= n : left == 0;
+}
+}  // namespace
+
+DeviceScope::DeviceScope() {
+  if (device_depth++ == 0 && guard && bump) mprotect(range, bump, PROT_READ | PROT_WRITE);
+}
+DeviceScope::~DeviceScope() {
+  if (--device_depth == 0 && guard && bump) mprotect(range, bump, PROT_NONE);
+}
+size_t device_bytes_at(const void* p) {
+  const auto* c = static_cast<const char*>(p);
+  const Block* b = block_at(c);
+  return b && !b->freed && c < b->p + b->size ? static_cast<size_t>(b->p + b->size - c) : 0;
+}
+bool injected(const char* api, cudaError_t* error) {
+  if (flag("COC_NO_DEVICE")) {
+    *error = cudaErrorInsufficientDriver;  // what the real runtime says where there is no driver
+    return true;
+  }
+  const char* e = getenv("COC_FAIL");
+  const size_t n = strlen(api);
+  if (!e || strncmp(e, api, n) != 0 || e[n] != ':') return false;
+  *error = static_cast<cudaError_t>(atoi(e + n + 1));
+  return true;
+}
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  CUstream_st* s = real(stream);
+  s->queue.push_back(std::move(work));
+  if (!defer) drain(s);
+}
+struct SharedOptIn {
+  const void* kernel;
+  size_t bytes;
+};
+size_t dynamic_shared_limit(const void* kernel) {
+  size_t r = kSharedDefault;
+  for (const auto& a : registry<SharedOptIn>())
+    if (a.kernel == kernel) r = std::max(r, a.bytes);
+  return r;
+}
+}  // namespace coc
+
+using namespace coc;
+#define ENTER(api)                                                         \
+  do {                                                                     \
+    cudaError_t injected_error = cudaSuccess;                              \
+    coc::init();                                                           \
+    if (injected(#api, &injected_error)) return set_error(injected_error); \
+  } while (0)
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** p, size_t n) {
+  ENTER(cudaMalloc);
+  *p = nullptr;
+  if (n == 0) return cudaSuccess;
+  const char* limit = getenv("COC_MEM_LIMIT");
+  const size_t need = (n + kRed - 1) / kRed * kRed + kRed;
+  if (need < n || need > kRange - kRed - bump || (limit && live_bytes + n > strtoull(limit, nullptr, 10)))
+    return set_error(cudaErrorMemoryAllocation);
+  const size_t low = bump / kPage * kPage, high = (bump + kRed + need + kPage - 1) / kPage * kPage;
+  mprotect(range + low, high - low, PROT_READ | PROT_WRITE);
+  char* c = range + bump + kRed;
+  COC_UNPOISON(c, n);
+  memset(c, 0xff, n);
+  COC_POISON(c - kRed, kRed);
+  COC_POISON(c + n, need - n);
+  bump += need;
+  live_bytes += n;
+  blocks().push_back({c, n, false});
+  if (guard && device_depth == 0) mprotect(range, high, PROT_NONE);
+  *p = c;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* p) {
+  ENTER(cudaFree);
+  if (!p) return cudaSuccess;
+  drain_all();  // cudaFree synchronises
+  Block* b = block_at(static_cast<char*>(p));
+  if (!b || b->p != p || b->freed) {
+    note(b && b->p == p ? "cudaFree: freed twice" : "cudaFree: not a device allocation");
+    return set_error(cudaErrorInvalidValue);
+  }
+  const DeviceScope on_device;
+  memset(b->p, 0xff, b->size);
+  COC_POISON(b->p, b->size);
+  b->freed = true;
+  live_bytes -= b->size;
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kind, cudaStream_t stream) {
+  ENTER(cudaMemcpyAsync);
+  if (n == 0) return cudaSuccess;
+  if (kind == cudaMemcpyDefault) return set_error(cudaErrorNotSupported);  // say the direction, so it can be checked
+  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  if (!range_ok(d, n, to_device) || !range_ok(s, n, from_device)) {
+    note("cudaMemcpy of " + std::to_string(n) + " bytes: wrong direction, or beyond an allocation");
+    return set_error(cudaErrorInvalidValue);
+  }
+  if (to_device && !from_device) {  // a pageable source is staged before the call returns
+    const auto* c = static_cast<const char*>(s);
+    const auto staged = std::make_shared<std::vector<char>>(c, c + n);
+    enqueue(stream, [=] {
+      const DeviceScope on_device;
+      memcpy(d, staged->data(), n);
+    });
+  } else {
+    enqueue(stream, [=] {
+      const DeviceScope on_device;
+      memmove(d, s, n);
+    });
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* d, int value, size_t n, cudaStream_t stream) {
+  ENTER(cudaMemsetAsync);
+  if (n == 0) return cudaSuccess;
+  if (!range_ok(d, n, true)) {
+    note("cudaMemset of " + std::to_string(n) + " bytes: beyond a device allocation");
+    return set_error(cudaErrorInvalidValue);
+  }
+  enqueue(stream, [=] {
+    const DeviceScope on_device;
+    memset(d, value, n);
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
+  ENTER(cudaStreamCreateWithFlags);
+  registry<CUstream_st*>().push_back(*s = new CUstream_st);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  ENTER(cudaStreamSynchronize);
+  drain(real(s));
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  ENTER(cudaStreamDestroy);
+  drain(real(s));
+  std::erase(registry<CUstream_st*>(), s);
+  delete s;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize(void) {
+  ENTER(cudaDeviceSynchronize);
+  drain_all();
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* n) {
+  ENTER(cudaGetDeviceCount);
+  *n = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  ENTER(cudaFuncSetAttribute);
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return set_error(cudaErrorNotSupported);
+  if (value < 0 || static_cast<size_t>(value) > kSharedOptIn) return set_error(cudaErrorInvalidValue);
+  registry<SharedOptIn>().push_back({kernel, static_cast<size_t>(value)});
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* v) {
+  *v = flag("COC_NO_DEVICE") ? 0 : CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* v) {
+  *v = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError(void) {
+  return std::exchange(last_error, cudaSuccess);
+}
+const char* cudaGetErrorName(cudaError_t e) {
+  switch (e) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorNotSupported:
+      return "cudaErrorNotSupported";
+    default:
+      return "cudaError(other)";
+  }
+}
+const char* cudaGetErrorString(cudaError_t e) {
+  return e == cudaErrorInsufficientDriver ? "CUDA driver version is insufficient for CUDA runtime version"
+                                          : cudaGetErrorName(e);
+}
+
+}  // extern "C"
