@@ -10,12 +10,12 @@ namespace bantam {
 
 /// A micro-batch: T tokens of several whole samples, one after the other.
 struct Batch {
-  std::vector<int32_t> ids;         ///< [T]
-  std::vector<int32_t> labels;      ///< [T] the next token of the same sample where that is trained, else kIgnoreLabel
-  std::vector<float> weights;       ///< [T] 1 where trained, else 0
-  std::vector<int32_t> positions;   ///< [T] from 0 in each sample
-  std::vector<int32_t> cu_seqlens;  ///< [num_seqs + 1]
-  std::vector<uint64_t> sample_ids; ///< [num_seqs]
+  std::vector<int32_t> ids;          ///< [T]
+  std::vector<int32_t> labels;       ///< [T] the next token of the same sample where that is trained, else kIgnoreLabel
+  std::vector<float> weights;        ///< [T] 1 where trained, else 0
+  std::vector<int32_t> positions;    ///< [T] from 0 in each sample
+  std::vector<int32_t> cu_seqlens;   ///< [num_seqs + 1]
+  std::vector<uint64_t> sample_ids;  ///< [num_seqs]
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   double total_weight() const;
 };
@@ -38,8 +38,8 @@ struct EpochPlan {
   int64_t longest_micro_batch = 0;                       ///< tokens
 };
 
-/// A function of the samples' lengths, options and epoch only. Shuffled by (seed, epoch). The last window may hold fewer
-/// micro-batches. Every sample appears exactly once.
+/// A function of the samples' lengths, options and epoch only. Shuffled by (seed, epoch). The last window may hold
+/// fewer micro-batches. Every sample appears exactly once.
 EpochPlan plan_epoch(const std::vector<Sample>& samples, const BatchOptions& options, int64_t epoch);
 /// The same without shuffling, in order: evaluation.
 EpochPlan plan_in_order(const std::vector<Sample>& samples, const BatchOptions& options);

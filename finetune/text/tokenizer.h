@@ -23,18 +23,19 @@ class Tokenizer {
   virtual std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
   /// Bytes of the ids joined; control tokens give nothing when skip_special. May end inside a UTF-8 sequence.
   virtual std::string decode(std::span<const int32_t> ids, bool skip_special = true) const = 0;
-  virtual int32_t vocab_size() const = 0;  ///< highest id + 1
-  virtual int32_t bos_id() const = 0;      ///< -1: none
-  virtual int32_t eos_id() const = 0;      ///< -1: none
-  virtual bool adds_bos() const = 0;       ///< encode(add_special) puts BOS first
+  virtual int32_t vocab_size() const = 0;          ///< highest id + 1
+  virtual int32_t bos_id() const = 0;              ///< -1: none
+  virtual int32_t eos_id() const = 0;              ///< -1: none
+  virtual bool adds_bos() const = 0;               ///< encode(add_special) puts BOS first
+  virtual bool adds_eos() const { return false; }  ///< encode(add_special) puts EOS last
   /// Id of a token by its exact text, control tokens included; -1: none.
   virtual int32_t token_id(std::string_view token) const = 0;
   /// Files that a run folder should carry, already complete: name -> content (e.g. tokenizer.json).
   virtual std::vector<std::pair<std::string, std::string>> files() const = 0;
 };
 
-/// From a model folder (tokenizer.json, else tokenizer.model) or a .gguf file. Error(model) when a rule, a normaliser or
-/// a kind is unknown: never a silent fall-back.
+/// From a model folder (tokenizer.json, else tokenizer.model) or a .gguf file. Error(model) when a rule, a normaliser
+/// or a kind is unknown: never a silent fall-back.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& model);
 
 }  // namespace bantam
