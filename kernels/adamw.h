@@ -15,7 +15,8 @@ struct AdamwArgs {
   float *m = nullptr, *v = nullptr;  ///< [n], updated
   int64_t n = 0;
   int64_t step = 1;             ///< >= 1
-  float lr = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
+  /// Doubles, as torch holds them: 1 - 0.999f is off by 1e-5. The arithmetic per element is f32.
+  double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   float grad_scale = 1;         ///< clipping: min(1, max_norm / norm)
 };
 void adamw(Context& ctx, const AdamwArgs& args);

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU backend's functions, one per entry of the Backend table; each lives in <op>_cpu.cc. Not a public header.
 #pragma once
+#include <algorithm>
+#include <cstdint>
+
 #include "backend.h"
 
 namespace bantam::cpu {
+
+/// Rows of a parallel_for piece for element-wise work: enough to pay for the hand-over, a function of the width only.
+inline int64_t rows_per_piece(int64_t cols) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cols)); }
 
 void embedding(Context& ctx, const EmbeddingArgs& args);
 void rms_norm(Context& ctx, const RmsNormArgs& args);
