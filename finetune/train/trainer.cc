@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer.h"
+
+#include <cmath>
+
+#include "../../kernels/adamw.h"
+#include "../../kernels/error.h"
+#include "../../kernels/grad_norm.h"
+
+namespace bantam {
+
+namespace {
+constexpr const char* kActivations = "activations";
+}
+
+Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const TrainerOptions& options, int64_t max_tokens)
+    : ctx_(ctx), model_(std::move(model)), adapters_(adapters), options_(options), max_tokens_(max_tokens),
+      graph_(build_model_graph(model_->config, options.dtype, &adapters)) {
+  if (adapters.size() == 0) throw Error(ErrorCode::usage, "nothing to train: no module has an adapter");
+  const ProgramOptions p{max_tokens, options.loss_chunk_bytes};
+  train_program_ = compile(graph_, training_schedule(graph_, options.checkpointing), p);
+  eval_program_ = compile(graph_, evaluation_schedule(graph_), p);
+
+  const size_t flat = static_cast<size_t>(adapters.size()) * sizeof(float);
+  const size_t arena = std::max(train_program_.peak, eval_program_.peak);
+  const size_t saved = train_program_.saved_at_peak, chunk = train_program_.scratch_at_peak;
+  plan_.schedule = train_program_.schedule;
+  plan_.recompute_overhead = train_program_.recompute_flops / (train_program_.forward_flops + train_program_.backward_flops);
+  plan_.lines = {{"weights", model_->store->bytes(), model_->store->mapped()},
+                 {"adapters", flat},
+                 {"gradients", flat},
+                 {"optimizer state", 2 * flat},
+                 {"saved activations", saved},
+                 {"recompute working set", arena - saved - chunk},
+                 {"loss chunk", chunk},
+                 {"workspace", ctx.workspace_bytes()},
+                 {"step constants", StepBuffers::bytes(model_->config, max_tokens)}};
+}
+
+void Trainer::reserve() {
+  if (arena_) return;
+  const size_t bytes = std::max(train_program_.peak, eval_program_.peak);
+  arena_.emplace(ctx_.backend(), std::vector<Arena::Region>{{kActivations, bytes}});
+  buffers_.emplace(model_->config, max_tokens_);
+  executor_.emplace(ctx_, graph_, model_->store, arena_->region(kActivations), bytes);
+}
+
+namespace {
+// Row order, in f64: the sum does not depend on chunks, threads or schedule.
+double weighted_sum(std::span<const float> losses, const Batch& batch) {
+  double sum = 0;
+  for (size_t t = 0; t < losses.size(); ++t) sum += static_cast<double>(batch.weights[t]) * static_cast<double>(losses[t]);
+  return sum;
+}
+}  // namespace
+
+double Trainer::accumulate(const Batch& batch, double weight_scale, uint64_t epoch) {
+  reserve();
+  const StepInputs& in = buffers_->fill(batch, weight_scale, options_.seed, epoch, true);
+  executor_->run(train_program_, in, {.adapters = &adapters_, .poison_dead = options_.poison_dead, .profile = profile_});
+  return weighted_sum(executor_->losses(train_program_, batch.tokens()), batch);
+}
+
+StepResult Trainer::update(int64_t step, double lr) {
+  StepResult r;
+  comm_.sum(adapters_.grads());
+  double squares = 0;
+  grad_norm(ctx_, {.grad = adapters_.grads().data(), .n = adapters_.size(), .sum_of_squares = &squares});
+  r.grad_norm = std::sqrt(squares);
+  if (!std::isfinite(r.grad_norm)) {
+    r.skipped = true;
+    return r;
+  }
+  const AdamwOptions& o = options_.optimizer;
+  const double scale = o.max_grad_norm > 0 && r.grad_norm > o.max_grad_norm ? o.max_grad_norm / r.grad_norm : 1.0;
+  adamw(ctx_, {.param = adapters_.values().data(),
+               .grad = adapters_.grads().data(),
+               .m = adapters_.exp_avg().data(),
+               .v = adapters_.exp_avg_sq().data(),
+               .n = adapters_.size(),
+               .step = step + 1,
+               .lr = static_cast<float>(lr),
+               .beta1 = static_cast<float>(o.beta1),
+               .beta2 = static_cast<float>(o.beta2),
+               .eps = static_cast<float>(o.epsilon),
+               .weight_decay = static_cast<float>(o.weight_decay),
+               .grad_scale = static_cast<float>(scale)});
+  return r;
+}
+
+StepResult Trainer::train_step(const StepBatch& batch, int64_t step, double lr, uint64_t epoch) {
+  adapters_.zero_grads();
+  double loss = 0;
+  int64_t tokens = 0;
+  for (const Batch& b : batch.micro) {
+    tokens += b.tokens();
+    if (batch.total_weight > 0) loss += accumulate(b, 1.0 / batch.total_weight, epoch);
+  }
+  StepResult r;
+  if (batch.total_weight > 0) {
+    r = update(step, lr);
+    r.loss = loss / batch.total_weight;
+  } else {
+    r.skipped = true;
+  }
+  r.tokens = tokens;
+  r.total_weight = batch.total_weight;
+  return r;
+}
+
+EvalResult Trainer::evaluate(const Batch& batch, std::vector<float>* per_token) {
+  reserve();
+  const StepInputs& in = buffers_->fill(batch, 1.0, options_.seed, 0, false);
+  executor_->run(eval_program_, in, {.adapters = &adapters_, .poison_dead = options_.poison_dead});
+  const auto losses = executor_->losses(eval_program_, batch.tokens());
+  if (per_token) per_token->assign(losses.begin(), losses.end());
+  EvalResult r;
+  for (const float w : batch.weights) r.targets += w > 0;
+  const double weight = batch.total_weight();
+  r.loss = weight > 0 ? weighted_sum(losses, batch) / weight : 0;
+  return r;
+}
+
+}  // namespace bantam

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step level of training: plan, reserve, then train_step / evaluate. The loop around it is run.h.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "../../kernels/arena.h"
+#include "../model/model.h"
+#include "../recompute/program.h"
+#include "comm.h"
+#include "executor.h"
+#include "lr_schedule.h"
+#include "memory_plan.h"
+
+namespace bantam {
+
+struct AdamwOptions {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  double max_grad_norm = 1.0;  ///< 0: no clipping
+};
+
+struct TrainerOptions {
+  DType dtype = DType::bf16;  ///< of activations; bf16 or f32
+  CheckpointPolicy checkpointing;
+  size_t loss_chunk_bytes = size_t{128} << 20;
+  AdamwOptions optimizer;
+  uint64_t seed = 42;          ///< of the dropout masks
+  bool poison_dead = false;    ///< see RunOptions
+};
+
+struct StepResult {
+  double loss = 0;       ///< sum of the trained tokens' losses over the step's weight
+  double grad_norm = 0;  ///< before clipping
+  int64_t tokens = 0;
+  double total_weight = 0;
+  bool skipped = false;  ///< gradient not finite, or no trained token: nothing was updated
+};
+
+struct EvalResult {
+  double loss = 0;  ///< mean over trained tokens
+  int64_t targets = 0;
+};
+
+class Trainer {
+ public:
+  /// Plans for micro-batches of up to max_tokens tokens; allocates nothing that grows with them. `adapters` must outlive
+  /// the trainer and fit the model. Error(usage) / Error(model) when options and model contradict each other.
+  Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const TrainerOptions& options, int64_t max_tokens);
+
+  const MemoryPlan& plan() const { return plan_; }
+  const Program& program() const { return train_program_; }
+  const ModelGraph& graph() const { return graph_; }
+  AdapterSet& adapters() { return adapters_; }
+  int64_t max_tokens() const { return max_tokens_; }
+
+  /// Reserves and touches all memory of the plan; the first step does it otherwise. Error(does_not_fit).
+  void reserve();
+
+  /// Adds the gradients of one micro-batch to the adapter set; row weights are times weight_scale. Returns the weighted
+  /// sum of its losses (not scaled). The unit of work between two looks at a stop request.
+  double accumulate(const Batch& batch, double weight_scale, uint64_t epoch);
+  /// Clips and updates with the gradients accumulated since zero_grads(). `step` counts from 0.
+  StepResult update(int64_t step, double lr);
+  /// zero_grads, accumulate each micro-batch, update.
+  StepResult train_step(const StepBatch& batch, int64_t step, double lr, uint64_t epoch);
+
+  /// Loss without dropout and without gradients. `per_token`, when given, receives the losses of all rows.
+  EvalResult evaluate(const Batch& batch, std::vector<float>* per_token = nullptr);
+
+  void set_comm(const Comm& comm) { comm_ = comm; }
+  /// For benchmarks.
+  void set_profile(std::function<void(const Instr&, const Op&, double)> f) { profile_ = std::move(f); }
+
+ private:
+  Context& ctx_;
+  std::shared_ptr<const Model> model_;
+  AdapterSet& adapters_;
+  TrainerOptions options_;
+  int64_t max_tokens_;
+  ModelGraph graph_;
+  Program train_program_, eval_program_;
+  MemoryPlan plan_;
+  std::optional<Arena> arena_;
+  std::optional<StepBuffers> buffers_;
+  std::optional<Executor> executor_;
+  Comm comm_;
+  std::function<void(const Instr&, const Op&, double)> profile_;
+};
+
+}  // namespace bantam
