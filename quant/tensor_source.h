@@ -16,11 +16,11 @@
 namespace bantam {
 
 struct SourceTensor {
-  std::string name;             ///< HF name, e.g. "model.layers.0.self_attn.q_proj.weight"
-  std::vector<int64_t> shape;   ///< row-major, outermost first
-  std::string stored_as;        ///< "F32", "BF16", "Q4_1", ... for reports
-  DType natural = DType::f32;   ///< dtype that keeps the precision: bf16 for BF16 sources, f32 for all others
-  std::string file;             ///< for messages
+  std::string name;            ///< HF name, e.g. "model.layers.0.self_attn.q_proj.weight"
+  std::vector<int64_t> shape;  ///< row-major, outermost first
+  std::string stored_as;       ///< "F32", "BF16", "Q4_1", ... for reports
+  DType natural = DType::f32;  ///< dtype that keeps the precision: bf16 for BF16 sources, f32 for all others
+  std::string file;            ///< for messages
 
   int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
   int64_t cols() const {
@@ -49,8 +49,8 @@ struct MemoryTensor {
 };
 std::unique_ptr<TensorSource> memory_source(std::map<std::string, MemoryTensor> tensors);
 
-/// A folder with config.json and *.safetensors (one file, or several with model.safetensors.index.json), or a .gguf file
-/// (names mapped to HF's, q/k rows un-permuted for llama). Headers are fully checked here; data is mapped.
+/// A folder with config.json and *.safetensors (one file, or several with model.safetensors.index.json), or a .gguf
+/// file (names mapped to HF's, q/k rows un-permuted for llama). Headers are fully checked here; data is mapped.
 std::unique_ptr<TensorSource> open_model_files(const std::filesystem::path& path);
 
 }  // namespace bantam

@@ -26,6 +26,9 @@ struct QuantConfig {
   bool double_quant = true;
 };
 
+/// Whether a tensor is quantised: a matrix of model.layers.N whose name ends in _proj.weight.
+bool is_quantised_tensor(const SourceTensor& t);
+
 class WeightStore;
 
 /// The weights of one layer (or of the top: embedding, final norm, head) for as long as this object lives.
@@ -49,7 +52,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
  public:
   static constexpr int kTop = -1;  ///< the pseudo-layer of tensors outside model.layers.N
 
-  /// Maps a folder written by write_store(); under a second, reads headers only.
+  /// Maps a folder written by write_store(), by bitsandbytes (NF4, blocks of 64), or a plain safetensors folder; under
+  /// a second, reads headers only. Error(model) naming the tensor when a part is missing or does not fit the others.
   static std::shared_ptr<const WeightStore> open(const std::filesystem::path& folder);
   /// Quantises into memory (tests, small models, no cache).
   static std::shared_ptr<const WeightStore> in_memory(const TensorSource& source, const QuantConfig& quant);
@@ -59,19 +63,50 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   void prefetch(int layer) const;
   /// Bytes of all weights as stored.
   size_t bytes() const;
-  /// Whether every byte is file-backed (not anonymous memory).
+  /// Whether every matrix is file-backed (not anonymous memory). Vectors that are not f32 in the file are small copies.
   bool mapped() const;
+  /// Number of layers: the greatest N of model.layers.N + 1.
+  int layers() const;
+  /// Full names of all tensors, sorted; quantised ones once, without their parts.
+  std::vector<std::string> names() const;
+  /// A matrix or a vector by its full name; null or empty when there is none.
+  const WeightView* find_matrix(std::string_view name) const;
+  std::span<const float> find_vector(std::string_view name) const;
+  /// Identifies the content: the files' path, size, mtime and header hash, or the source's.
+  const std::string& fingerprint() const;
 
   struct Entry;
   struct Impl;
+  explicit WeightStore(std::unique_ptr<Impl> impl);  ///< by open() and in_memory()
+  ~WeightStore();
 
  private:
   friend class WeightLease;
-  explicit WeightStore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
-
- public:
-  ~WeightStore();
 };
+
+struct StoreProgress {
+  size_t done = 0, total = 0;  ///< tensors
+  std::string_view tensor;     ///< the one just finished
+};
+
+struct StoreOptions {
+  int threads = 0;                           ///< 0: all of the machine
+  std::map<std::string, std::string> files;  ///< further files of the folder, e.g. config.json: plain name -> content
+  std::function<void(const StoreProgress&)> progress;  ///< called by the writing thread; may throw to stop
+};
+
+/// Writes a folder that bitsandbytes and transformers load as it is, and that WeightStore::open maps. Matrices that are
+/// not quantised are stored as bf16 when their source is, else as f32. Holds one quantised matrix and a few slabs at a
+/// time. The weights' file appears last, by renaming: a folder with model.safetensors is complete.
+/// Error(numeric) for weights that are not finite, Error(io) when the disk is full.
+void write_store(const TensorSource& source, const QuantConfig& quant, const std::filesystem::path& folder,
+                 const StoreOptions& options = {});
+
+/// A model's config.json with the quantization_config by which transformers recognises such a folder.
+std::string with_quantization_config(std::string_view config_json, const QuantConfig& quant);
+
+/// The decoded weights of a store as a source, e.g. to merge or to inspect a quantised model.
+std::unique_ptr<TensorSource> store_source(std::shared_ptr<const WeightStore> store);
 
 }  // namespace bantam
