@@ -50,6 +50,9 @@ struct ModelGraph {
   std::vector<LayerGraph> stages;  ///< embedding, layers, tail (norm and loss)
 };
 
+/// Name of the head's matrix in the top lease.
+std::string head_weight_name(const ModelConfig& config);
+
 using Value = int;
 
 class GraphBuilder {
@@ -86,8 +89,11 @@ class GraphBuilder {
 /// The Llama family: Llama 1 to 3, SmolLM2, TinyLlama, Mistral without a window.
 LayerGraph llama_layer(const ModelConfig& config, DType dtype, const AdapterSet* adapters, int layer);
 
+/// What the last stage ends with: the loss, or the normalised hidden states that the head reads (generation, logits).
+enum class Tail : uint8_t { loss, hidden };
+
 /// All stages of the model that config.model_type names; adapters null: the bare base.
-ModelGraph build_model_graph(const ModelConfig& config, DType dtype, const AdapterSet* adapters);
+ModelGraph build_model_graph(const ModelConfig& config, DType dtype, const AdapterSet* adapters, Tail tail = Tail::loss);
 
 /// Linear modules inside the layers, with their sizes, in the order of the graph: what LoRA may target.
 std::vector<AdapterSet::Module> linear_modules(const ModelConfig& config);

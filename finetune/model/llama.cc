@@ -21,7 +21,13 @@ LayerGraph llama_layer(const ModelConfig& c, DType dtype, const AdapterSet* adap
   return g.output(g.add_linear(x, a, "mlp.down_proj", c.hidden_size, c.mlp_bias));
 }
 
-ModelGraph build_model_graph(const ModelConfig& c, DType dtype, const AdapterSet* adapters) {
+namespace {
+std::string head_module(const ModelConfig& c) { return c.tie_word_embeddings ? "model.embed_tokens" : "lm_head"; }
+}  // namespace
+
+std::string head_weight_name(const ModelConfig& c) { return head_module(c) + ".weight"; }
+
+ModelGraph build_model_graph(const ModelConfig& c, DType dtype, const AdapterSet* adapters, Tail kind) {
   if (c.model_type != "llama")
     throw Error(ErrorCode::model, str("model_type: found '", c.model_type, "', expected 'llama'"));
   ModelGraph m{.config = c, .dtype = dtype, .lora = adapters ? adapters->config() : LoraConfig{}, .stages = {}};
@@ -29,9 +35,9 @@ ModelGraph build_model_graph(const ModelConfig& c, DType dtype, const AdapterSet
   m.stages.push_back(embedding.output(embedding.embedding("model.embed_tokens", c.hidden_size)));
   for (int l = 0; l < c.num_hidden_layers; ++l) m.stages.push_back(llama_layer(c, dtype, adapters, l));
   GraphBuilder tail(c, dtype, adapters, -1);
-  tail.cross_entropy(tail.rms_norm(tail.input("hidden", c.hidden_size), "model.norm"),
-                     c.tie_word_embeddings ? "model.embed_tokens" : "lm_head");
-  m.stages.push_back(tail.finish());
+  const Value hidden = tail.rms_norm(tail.input("hidden", c.hidden_size), "model.norm");
+  if (kind == Tail::loss) tail.cross_entropy(hidden, head_module(c));
+  m.stages.push_back(kind == Tail::loss ? tail.finish() : tail.output(hidden));
   return m;
 }
 

@@ -105,8 +105,9 @@ std::shared_ptr<const Model> load_model(const std::filesystem::path& path, const
     model->store = WeightStore::in_memory(*source, options.quant);
   } else {
     const auto dir = options.cache_dir.empty() ? default_cache_dir() : options.cache_dir;
-    const auto progress = [&](double fraction) {
-      if (options.progress) options.progress(fraction, options.quant.type == QuantType::nf4 ? "quantizing to NF4" : "converting");
+    const auto progress = [&](const StoreProgress& p) {
+      if (options.progress && p.total > 0)
+        options.progress(static_cast<double>(p.done) / static_cast<double>(p.total), options.quant.type == QuantType::nf4 ? "quantizing to NF4" : "converting");
     };
     model->store = cached_store(*source, options.quant, dir, progress);
   }

@@ -28,7 +28,8 @@ class Compiler {
   Program run(const Schedule& schedule) {
     program_.schedule = schedule.name;
     for (const Action& a : schedule.actions) a.kind == Action::Kind::forward ? forward(a) : backward(a.stage);
-    if (program_.loss >= 0) program_.buffers[idx(program_.loss)].last = std::max(0, static_cast<int>(program_.instrs.size()) - 1);
+    for (const int b : {program_.loss, program_.result})
+      if (b >= 0) program_.buffers[idx(b)].last = std::max(0, now() - 1);  // the caller reads it
     place_all();
     return std::move(program_);
   }
@@ -140,6 +141,8 @@ class Compiler {
     }
     if (g.output >= 0 && s + 1 < static_cast<int>(model_.stages.size()))
       value_[idx(s) + 1][idx(stage(s + 1).input)] = value_[idx(s)][idx(g.output)];
+    else if (g.output >= 0)
+      program_.result = value_[idx(s)][idx(g.output)];
     for (size_t v = 0; v < g.values.size(); ++v)
       if (!a.keep[v]) {
         const bool tail_needs = training_ && g.output < 0 && static_cast<int>(v) != g.input && analysis_[idx(s)].read_by_backward[v];

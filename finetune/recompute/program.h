@@ -48,7 +48,8 @@ struct Program {
   int64_t max_tokens = 0;
   std::vector<Instr> instrs;
   std::vector<Buffer> buffers;
-  int loss = -1;   ///< buffer of the per-row losses [T] f32
+  int loss = -1;    ///< buffer of the per-row losses [T] f32; -1: the model ends with hidden states
+  int result = -1;  ///< buffer of the last stage's output, where it has one
   size_t peak = 0;       ///< bytes of arena, as placed
   size_t live_peak = 0;  ///< greatest sum of bytes live at once
   size_t saved_at_peak = 0, scratch_at_peak = 0;  ///< of live_peak: saved activations; op scratch (the loss chunk)
