@@ -88,9 +88,9 @@ class SafetensorsWriter {
   /// Writes bytes of tensor i (index into the constructor's list) at a byte offset within it. Every byte is written
   /// exactly once, in any order; finish() checks the sum.
   void write(size_t i, uint64_t at, std::span<const std::byte> bytes);
-  template <class T>
-  void write(size_t i, uint64_t at, std::span<T> values) {
-    write(i, at, std::as_bytes(values));
+  template <class T, size_t n>
+  void write(size_t i, uint64_t at, std::span<T, n> values) {
+    write(i, at, std::span<const std::byte>(std::as_bytes(values)));
   }
   /// Syncs and renames. Without it the destructor removes the unfinished file.
   void finish();
