@@ -21,7 +21,7 @@ void gated_act(Context& ctx, const GatedActArgs& args);
 struct GatedActBackwardArgs {
   ConstTensorView gate, up, dy;
   Act act = Act::silu;
-  TensorView dgate, dup;  ///< absent: not wanted
+  TensorView dgate{}, dup{};  ///< absent: not wanted
   GradMode dgate_mode = GradMode::write, dup_mode = GradMode::write;
 };
 void gated_act_backward(Context& ctx, const GatedActBackwardArgs& args);

@@ -24,7 +24,7 @@ struct RmsNormBackwardArgs {
   const float* weight = nullptr;  ///< [C]
   const float* rstd = nullptr;    ///< [T], from forward
   ConstTensorView dy;             ///< [T, C] f32 or bf16
-  TensorView dx;                  ///< [T, C] f32 or bf16; absent: not wanted
+  TensorView dx{};                ///< [T, C] f32 or bf16; absent: not wanted
   GradMode mode = GradMode::write;
   float* dweight = nullptr;       ///< [C], added to
 };
