@@ -23,11 +23,14 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+int64_t reduction_of(const ProductTerm& t) {
+  return t.layout == BLayout::nt ? t.b.cols : t.b.rows;
+}
+
 int64_t longest_slice(const ProductArgs& p) {
   int64_t kc = 8;
   for (int t = 0; t < p.num_terms; ++t) {
-    const ProductTerm& term = p.terms[t];
-    const int64_t k = term.layout == BLayout::nt ? term.b.cols : term.b.rows;
+    const int64_t k = reduction_of(p.terms[t]);
     kc = std::max(kc, std::min(k, reduction_slice(k)));
   }
   return kc;
@@ -69,40 +72,54 @@ void run_task(const TileEngine& e, const ProductArgs& p, int64_t kc_max, int64_t
   // Where c can hold the sums, it does.
   const bool direct = p.c.dtype == DType::f32 && p.mode == GradMode::write && p.alpha == 1.0f && !p.bias && !p.residual;
 
+  int64_t passes = 0;
+  for (int t = 0; t < p.num_terms; ++t) {
+    const int64_t k = reduction_of(p.terms[t]);
+    passes += ceil_div(k, reduction_slice(k));
+  }
+  const size_t c_size = size_of(p.c.dtype);
+  TileFinish end;
+  end.cols = n;
+  end.sum_stride = sums_ld;
+  end.alpha = p.alpha;
+  end.bias = p.bias ? p.bias + c0 : nullptr;
+  end.c_is_bf16 = p.c.dtype == DType::bf16;
+  end.c_stride = p.c.stride;
+  end.add = p.mode == GradMode::add;
+  const auto finish = [&](int64_t row, int64_t rows, const float* sum) {
+    end.rows = rows;
+    end.sum = sum;
+    if (p.residual) end.residual = p.residual.row_range(row, rows).columns(c0, n);
+    end.c = static_cast<char*>(p.c.data) + static_cast<size_t>(row * p.c.stride + c0) * c_size;
+    e.finish(end);
+  };
+
   for (int64_t r0 = m0; r0 < m0 + m; r0 += most_rows) {
     const int64_t rows = std::min(most_rows, m0 + m - r0);
     float* const base = direct ? static_cast<float*>(p.c.data) + r0 * p.c.stride + c0 : sums;
     const int64_t ld = direct ? p.c.stride : sums_ld;
-    bool first = true;
+    if (passes == 0) {  // nothing to sum
+      for (int64_t i = 0; i < rows; ++i) std::fill_n(base + i * ld, n, 0.0f);
+      if (!direct) finish(r0, rows, sums);
+    }
+    int64_t pass = 0;
     for (int t = 0; t < p.num_terms; ++t) {
       const ProductTerm& term = p.terms[t];
-      const int64_t k = term.layout == BLayout::nt ? term.b.cols : term.b.rows, slice = reduction_slice(k);
-      for (int64_t k0 = 0; k0 < k; k0 += slice) {
+      const int64_t k = reduction_of(term), slice = reduction_slice(k);
+      for (int64_t k0 = 0; k0 < k; k0 += slice, ++pass) {
         const int64_t kc = std::min(slice, k - k0);
+        const bool last = pass + 1 == passes;
         e.pack_b(p.math, term.b, term.layout, c0, n, k0, kc, b);
         for (int64_t i = 0; i < rows; i += kRowBlock) {
           const int64_t here = std::min(kRowBlock, rows - i);
+          // A product of one pass needs the sums of one block only.
+          float* const to = !direct && passes == 1 ? sums : base + i * ld;
           e.pack_a(p.math, term.a, term.a_transposed, r0 + i, here, k0, kc, a);
-          e.multiply(p.math, here, n, kc, a, b, base + i * ld, ld, !first);
+          e.multiply(p.math, here, n, kc, a, b, to, ld, pass > 0);
+          if (last && !direct) finish(r0 + i, here, to);
         }
-        first = false;
       }
     }
-    if (first)  // nothing to sum
-      for (int64_t i = 0; i < rows; ++i) std::fill_n(base + i * ld, n, 0.0f);
-    if (direct) continue;
-    const size_t size = size_of(p.c.dtype);
-    TileFinish f;
-    f.rows = rows, f.cols = n;
-    f.sum = sums, f.sum_stride = ld;
-    f.alpha = p.alpha;
-    f.bias = p.bias ? p.bias + c0 : nullptr;
-    if (p.residual) f.residual = p.residual.row_range(r0, rows).columns(c0, n);
-    f.c = static_cast<char*>(p.c.data) + static_cast<size_t>(r0 * p.c.stride + c0) * size;
-    f.c_is_bf16 = p.c.dtype == DType::bf16;
-    f.c_stride = p.c.stride;
-    f.add = p.mode == GradMode::add;
-    e.finish(f);
   }
 }
 

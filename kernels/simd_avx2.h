@@ -13,9 +13,13 @@ namespace {
 struct Avx2Simd {
   static constexpr int kLanes = 8;
   static constexpr bool kPairs = false;
+  static constexpr int kLookup = 32;
   using F = __m256;
+  /// The 16 values of a block as byte planes (0 lowest), each in both 128-bit lanes. Rounded values lack planes 0
+  /// and 1.
   struct Table {
-    __m256 low, high;
+    __m256i plane[4];
+    bool rounded;
   };
   static F zero() { return _mm256_setzero_ps(); }
   static F set1(float x) { return _mm256_set1_ps(x); }
@@ -59,19 +63,51 @@ struct Avx2Simd {
     r[3] = _mm256_permute2f128_ps(b3, b7, 0x20), r[7] = _mm256_permute2f128_ps(b3, b7, 0x31);
   }
   static Table table(float absmax, bool round) {
-    const F s = set1(absmax);
-    Table t{mul(load(kNf4Code), s), mul(load(kNf4Code + 8), s)};
-    if (round) t = {round_bf16(t.low), round_bf16(t.high)};
+    const F scale = set1(absmax);
+    __m256i v[2] = {_mm256_castps_si256(mul(load(kNf4Code), scale)),
+                    _mm256_castps_si256(mul(load(kNf4Code + 8), scale))};
+    if (round) {
+#pragma GCC unroll 2
+      for (__m256i& u : v) {  // to nearest even; the caller sends no NaN
+        const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+        u = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+      }
+    }
+    // Bytes of four values gathered by plane, then the four lanes' dwords put together: two planes a vector.
+    const __m256i by_plane =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const __m256i lanes = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i a = _mm256_shuffle_epi8(v[0], by_plane), b = _mm256_shuffle_epi8(v[1], by_plane);
+    const __m256i p23 = _mm256_permutevar8x32_epi32(_mm256_unpackhi_epi32(a, b), lanes);
+    Table t;
+    t.rounded = round;
+    t.plane[2] = _mm256_permute2x128_si256(p23, p23, 0x00);
+    t.plane[3] = _mm256_permute2x128_si256(p23, p23, 0x11);
+    const __m256i p01 = round ? p23 : _mm256_permutevar8x32_epi32(_mm256_unpacklo_epi32(a, b), lanes);
+    t.plane[0] = _mm256_permute2x128_si256(p01, p01, 0x00);
+    t.plane[1] = _mm256_permute2x128_si256(p01, p01, 0x11);
     return t;
   }
-  /// Eight values of four code bytes: two eight-entry permutations, chosen between by bit 3 of the code.
-  static F lookup(const Table& t, const uint8_t* codes) {
-    int32_t four;
-    __builtin_memcpy(&four, codes, sizeof four);
-    const __m256i shift = _mm256_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24);
-    const __m256i x = _mm256_srlv_epi32(_mm256_set1_epi32(four), shift);
-    const F low = _mm256_permutevar8x32_ps(t.low, x), high = _mm256_permutevar8x32_ps(t.high, x);
-    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(x, 28)));
+  /// 32 values of 16 code bytes: a byte shuffle per plane, then the planes are interleaved.
+  static void lookup(const Table& t, const uint8_t* codes, float* out) {
+    const __m256i bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+    // Each byte twice, in the order that the interleaving undoes.
+    const __m256i order = _mm256_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13,  //
+                                           2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15);
+    const __m256i twice = _mm256_shuffle_epi8(bytes, order);
+    const __m256i index = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(twice, 4), _mm256_set1_epi16(0x000f)),
+                                          _mm256_and_si256(twice, _mm256_set1_epi16(0x0f00)));
+    const __m256i p2 = _mm256_shuffle_epi8(t.plane[2], index), p3 = _mm256_shuffle_epi8(t.plane[3], index);
+    const __m256i high_a = _mm256_unpacklo_epi8(p2, p3), high_b = _mm256_unpackhi_epi8(p2, p3);
+    __m256i low_a = _mm256_setzero_si256(), low_b = low_a;
+    if (!t.rounded) {
+      const __m256i p0 = _mm256_shuffle_epi8(t.plane[0], index), p1 = _mm256_shuffle_epi8(t.plane[1], index);
+      low_a = _mm256_unpacklo_epi8(p0, p1), low_b = _mm256_unpackhi_epi8(p0, p1);
+    }
+    store(out, _mm256_castsi256_ps(_mm256_unpacklo_epi16(low_a, high_a)));
+    store(out + 8, _mm256_castsi256_ps(_mm256_unpackhi_epi16(low_a, high_a)));
+    store(out + 16, _mm256_castsi256_ps(_mm256_unpacklo_epi16(low_b, high_b)));
+    store(out + 24, _mm256_castsi256_ps(_mm256_unpackhi_epi16(low_b, high_b)));
   }
 };
 

@@ -17,6 +17,7 @@ namespace {
 struct Avx512Simd {
   static constexpr int kLanes = 16;
   static constexpr bool kPairs = false;
+  static constexpr int kLookup = 16;
   using F = __m512;
   struct Table {
     __m512 values;
@@ -80,10 +81,10 @@ struct Avx512Simd {
     return {round ? _mm512_castsi512_ps(_mm512_slli_epi32(bf16_of(v), 16)) : v};
   }
   /// 16 values of eight code bytes; the permutation reads the low four bits of each index only.
-  static F lookup(const Table& t, const uint8_t* codes) {
+  static void lookup(const Table& t, const uint8_t* codes, float* out) {
     const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
     const __m512i index = _mm512_or_si512(_mm512_srli_epi64(bytes, 4), _mm512_slli_epi64(bytes, 32));
-    return _mm512_permutexvar_ps(index, t.values);
+    store(out, _mm512_permutexvar_ps(index, t.values));
   }
 };
 

@@ -32,6 +32,7 @@ inline float rounded_to_bf16(float f) {
 struct PlainSimd {
   static constexpr int kLanes = 8;
   static constexpr bool kPairs = false;
+  static constexpr int kLookup = 8;  ///< elements that one lookup decodes
   struct F {
     float v[kLanes];
   };
@@ -87,8 +88,8 @@ struct PlainSimd {
     }
     return t;
   }
-  static F lookup(const Table& t, const uint8_t* codes) {
-    return each([&](int i) { return t.v[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4]; });
+  static void lookup(const Table& t, const uint8_t* codes, float* out) {
+    for (int i = 0; i < kLookup; ++i) out[i] = t.v[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4];
   }
 };
 

@@ -63,9 +63,19 @@ void decode_nf4(const WeightView& w, int64_t i, int64_t n, bool round, float* ou
     const int64_t here = least(n, (block + 1) * WeightView::kBlock - i);
     const float absmax = scale_of_block(w, block);
     int64_t j = 0;
-    if (i % 2 == 0 && here >= S::kLanes) {
+    // A table from a scale that is no finite number would need NaN cases; one element at a time has them.
+    if (i % 2 == 0 && here > 1 && absmax - absmax == 0.0f) {
       const typename S::Table t = S::table(absmax, round);
-      for (; j + S::kLanes <= here; j += S::kLanes) S::store(out + j, S::lookup(t, codes + (i + j) / 2));
+      const uint8_t* from = codes + i / 2;
+      for (; j + S::kLookup <= here; j += S::kLookup) S::lookup(t, from + j / 2, out + j);
+      if (j < here) {
+        uint8_t last[S::kLookup / 2] = {};
+        float values[S::kLookup];
+        __builtin_memcpy(last, from + j / 2, static_cast<size_t>(here - j + 1) / 2);
+        S::lookup(t, last, values);
+        __builtin_memcpy(out + j, values, static_cast<size_t>(here - j) * sizeof(float));
+        j = here;
+      }
     }
     for (; j < here; ++j) out[j] = nf4_value(codes, i + j, absmax, round);
     i += here, out += here, n -= here;
@@ -133,35 +143,36 @@ struct Tile {
       pack_nn(w, c0, nc, k0, kc, round, out);
   }
 
-  /// Columns of the panel are rows of w: staged kLanes rows at a time, then transposed.
+  /// Columns of the panel are rows of w: a panel's rows are staged, kChunk steps at a time, then transposed.
   static void pack_nt(const Rows& w, int64_t c0, int64_t nc, int64_t k0, int64_t kc, bool round, float* out) {
     static_assert(kChunk % kLanes == 0);
-    alignas(64) float buffer[kLanes][kChunk];
-    for (int64_t c = 0; c < round_up(nc, kCols); c += kLanes) {
-      float* group = out + c / kCols * kCols * steps(kc) + c % kCols;
-      const int64_t valid = nc - c < 0 ? 0 : least(nc - c, kLanes);
-      if (valid < kLanes) __builtin_memset(buffer, 0, sizeof buffer);
+    alignas(64) float buffer[kCols][kChunk];
+    for (int64_t c = 0; c < nc; c += kCols, out += kCols * steps(kc)) {
+      const int64_t valid = least(nc - c, kCols);
+      if (valid < kCols) __builtin_memset(buffer, 0, sizeof buffer);
       for (int64_t k = 0; k < kc; k += kChunk * kPerStep) {
         const int64_t n = least(kc - k, kChunk * kPerStep), n_steps = steps(n);
-        const bool in_place = !S::kPairs && w.format == WeightFormat::f32 && valid == kLanes && n % kLanes == 0;
+        const bool in_place = !S::kPairs && w.format == WeightFormat::f32 && valid == kCols && n % kLanes == 0;
         const float* source = in_place ? f32_at(w, c0 + c, k0 + k) : buffer[0];
         const int64_t stride = in_place ? w.stride : kChunk;
         if (!in_place)
           for (int64_t i = 0; i < valid; ++i) stage(w, c0 + c + i, k0 + k, n, round, buffer[i]);
-        float* to = group + k / kPerStep * kCols;
         for (int64_t s = 0; s < n_steps; s += kLanes) {
-          F r[kLanes];
+          float* to = out + (k / kPerStep + s) * kCols;
+          for (int64_t g = 0; g < kCols; g += kLanes) {
+            F r[kLanes];
 #pragma GCC unroll 16
-          for (int i = 0; i < kLanes; ++i) r[i] = S::load(source + i * stride + s);
-          S::transpose(r);
-          if (n_steps - s >= kLanes) {
+            for (int i = 0; i < kLanes; ++i) r[i] = S::load(source + (g + i) * stride + s);
+            S::transpose(r);
+            if (n_steps - s >= kLanes) {
 #pragma GCC unroll 16
-            for (int i = 0; i < kLanes; ++i) S::store(to + (s + i) * kCols, r[i]);
-          } else {
-            alignas(64) float tail[kLanes][kLanes];
+              for (int i = 0; i < kLanes; ++i) S::store(to + i * kCols + g, r[i]);
+            } else {
+              alignas(64) float tail[kLanes][kLanes];
 #pragma GCC unroll 16
-            for (int i = 0; i < kLanes; ++i) S::store(tail[i], r[i]);
-            for (int64_t i = 0; i < n_steps - s; ++i) S::store(to + (s + i) * kCols, S::load(tail[i]));
+              for (int i = 0; i < kLanes; ++i) S::store(tail[i], r[i]);
+              for (int64_t i = 0; i < n_steps - s; ++i) S::store(to + i * kCols + g, S::load(tail[i]));
+            }
           }
         }
       }
@@ -206,7 +217,15 @@ struct Tile {
   static void pack_a(const Rows& a, bool transposed, int64_t m0, int64_t m, int64_t k0, int64_t kc, float* out) {
     const int64_t stride = row_stride(kc);
     if (!transposed) {
-      for (int64_t i = 0; i < m; ++i) stage(a, m0 + i, k0, kc, false, out + i * stride);
+      const int64_t element = a.format == WeightFormat::bf16 ? 2 : 4, bytes = kc * element;
+      for (int64_t i = 0; i < m; ++i) {
+        // A row's piece is too short for the hardware to foresee the next one.
+        if (i + 4 < m) {
+          const char* ahead = static_cast<const char*>(a.data) + ((m0 + i + 4) * a.stride + k0) * element;
+          for (int64_t j = 0; j < bytes; j += 64) __builtin_prefetch(ahead + j);
+        }
+        stage(a, m0 + i, k0, kc, false, out + i * stride);
+      }
       return;
     }
     alignas(64) float row[kPerStep][kLanes];

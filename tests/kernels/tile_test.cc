@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile engines of the tiers that this machine runs.
+#include "kernels/tile_checks.h"
+
+using namespace bantam;
+using namespace bantam::test;
+
+namespace {
+template <class F>
+void for_each_tier(F f) {
+  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512bf16}) {
+    if (isa > best_isa()) continue;
+    CAPTURE(name_of(isa));
+    CHECK(std::string(tile_engine(isa).name) == name_of(isa));
+    f(isa, tile_engine(isa));
+  }
+}
+}  // namespace
+
+TEST_CASE("rows are decoded bit for bit") {
+  for_each_tier([](Isa, const TileEngine& e) { check_decode(e); });
+}
+
+TEST_CASE("packed products equal the double reference and do not depend on the block") {
+  for_each_tier(
+      [](Isa isa, const TileEngine& e) { check_products(e, isa == Isa::avx512bf16, isa == Isa::scalar ? 60 : 200); });
+}
+
+TEST_CASE("the epilogue rounds each operation once") {
+  for_each_tier([](Isa, const TileEngine& e) { check_finish(e); });
+}
+
+TEST_CASE("slices cover the reduction, are short, and depend on its length only") {
+  for (int64_t k = 1; k < 5000; ++k) {
+    const int64_t s = reduction_slice(k);
+    REQUIRE(s % 8 == 0);
+    REQUIRE(s <= 512);
+    REQUIRE(s == reduction_slice(k));
+    // Even slices: the last is short by the rounding to 8 only.
+    const int64_t n = (k + s - 1) / s;
+    REQUIRE(n == (k + 511) / 512);
+    REQUIRE(k > (n - 1) * s);
+  }
+}
