@@ -25,7 +25,7 @@ const Backend& cpu_backend() {
       .gated_act_backward = cpu::gated_act_backward,
       .attention = cpu::attention,
       .attention_backward = cpu::attention_backward,
-      .cross_entropy = nullptr,
+      .cross_entropy = cpu::cross_entropy,
       .dropout = cpu::dropout,
       .copy = cpu::copy,
       .adamw = cpu::adamw,

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cross_entropy.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backend.h"
+#include "cross_entropy_chunk.h"
+#include "error.h"
+#include "op_check.h"
+
+namespace bantam {
+
+size_t cross_entropy_scratch(int64_t rows, int64_t hidden_size, int64_t vocab_size) {
+  return CrossEntropyChunk(rows, hidden_size, vocab_size).bytes;
+}
+
+int64_t cross_entropy_chunk_rows(size_t budget, int64_t max_rows, int64_t hidden_size, int64_t vocab_size) {
+  int64_t fits = 1, too_many = std::max<int64_t>(1, max_rows) + 1;
+  while (too_many - fits > 1) {
+    const int64_t rows = fits + (too_many - fits) / 2;
+    (cross_entropy_scratch(rows, hidden_size, vocab_size) <= budget ? fits : too_many) = rows;
+  }
+  return fits;
+}
+
+namespace {
+
+void check_labels(const CrossEntropyArgs& args) {
+  const int64_t rows = args.hidden.rows, vocab = args.head.rows;
+  for (int64_t t = 0; t < rows; ++t) {
+    const int32_t label = args.labels[t];
+    if (label == kIgnoreLabel || (label >= 0 && label < vocab)) continue;
+    throw Error(ErrorCode::data,
+                str("chunked_cross_entropy: the label of row ", t, " of ", rows, " is ", label, ", expected 0 .. ",
+                    vocab - 1, " (a vocabulary of ", vocab, ") or ", kIgnoreLabel, " for a row that is not trained"),
+                "are the tokens those of this model's tokenizer, with no token added to it?");
+  }
+}
+
+}  // namespace
+
+void chunked_cross_entropy(Context& ctx, const CrossEntropyArgs& args) {
+  constexpr detail::OpCheck check("chunked_cross_entropy");
+  const int64_t rows = args.hidden.rows, cols = args.hidden.cols, vocab = args.head.rows;
+  check.matrix("hidden", args.hidden);
+  check.that(args.head.cols == cols, "head must have the columns of hidden", args.head.cols);
+  check.that(vocab >= 1 && vocab <= std::numeric_limits<int32_t>::max(), "head must have 1 .. 2^31 - 1 rows", vocab);
+  if (args.dhidden) {
+    check.matrix("dhidden", args.dhidden, rows, cols);
+    check.dtype("dhidden", args.dhidden, DType::f32);
+  }
+  if (rows == 0) return;
+  check.present("labels", args.labels);
+  check.present("head", args.head.data);
+  check.present("loss", args.loss);
+  check.present("scratch", args.scratch);
+  check.that(reinterpret_cast<uintptr_t>(args.scratch) % 64 == 0, "scratch must be 64-byte aligned, remainder",
+             static_cast<int64_t>(reinterpret_cast<uintptr_t>(args.scratch) % 64));
+  const size_t least = cross_entropy_scratch(1, cols, vocab);
+  if (args.scratch_bytes < least)
+    throw Error(ErrorCode::does_not_fit,
+                str("chunked_cross_entropy: scratch has ", args.scratch_bytes, " bytes, expected at least ", least,
+                    " for one row of ", vocab, " logits"),
+                "raise loss_chunk_bytes");
+  check_labels(args);
+  detail::require(ctx.backend().cross_entropy, ctx, "cross_entropy")(ctx, args);
+}
+
+}  // namespace bantam

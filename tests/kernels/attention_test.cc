@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/attention.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "reference/attention_reference.h"
+
+using namespace bantam;
+
+namespace {
+
+// Relative error of the rows of a result, in the 2-norm. f32: half a unit in the last place is 6e-8; scores are chains
+// of head_dim products (error ~ sqrt(head_dim) * 6e-8 of values up to ~3, which exp turns into a relative error), sums
+// over keys are chains of 128: 2e-6 is about four times what is measured. bf16: one rounding (2^-9) of o; gradients are
+// rounded likewise and read the rounded o through delta.
+constexpr double kF32Forward = 2e-6, kF32Backward = 4e-6;
+constexpr double kBf16Forward = 1.0 / 400, kBf16Backward = 1.0 / 100;
+
+struct Layout {
+  std::vector<int64_t> lengths;
+  int64_t heads, kv_heads, head_dim;
+};
+std::string describe(const Layout& l) {
+  std::string s = str("heads ", l.heads, "/", l.kv_heads, " head_dim ", l.head_dim, " lengths");
+  for (const int64_t n : l.lengths) s += str(" ", n);
+  return s;
+}
+
+std::vector<int32_t> offsets(const std::vector<int64_t>& lengths) {
+  std::vector<int32_t> cu = {0};
+  for (const int64_t n : lengths) cu.push_back(static_cast<int32_t>(cu.back() + n));
+  return cu;
+}
+
+Tensor random_matrix(DType dtype, int64_t rows, int64_t cols, unsigned seed) {
+  Tensor t(dtype, rows, cols);
+  std::mt19937 bits(seed);
+  with_float_type(dtype, [&]<class T>() {
+    for (int64_t i = 0; i < rows * cols; ++i)
+      t.data<T>()[i] = from_f32<T>(static_cast<float>(bits()) * 0x1p-31f * 1.5f - 1.5f);
+  });
+  return t;
+}
+
+std::vector<double> values(const ConstTensorView& v) {
+  std::vector<double> out;
+  with_float_type(v.dtype, [&]<class T>() {
+    for (int64_t r = 0; r < v.rows; ++r)
+      for (int64_t c = 0; c < v.cols; ++c) out.push_back(to_f32(v.row<T>(r)[c]));
+  });
+  return out;
+}
+
+bool same_bits(const ConstTensorView& a, const ConstTensorView& b) {
+  if (a.rows != b.rows || a.cols != b.cols || a.dtype != b.dtype) return false;
+  for (int64_t r = 0; r < a.rows; ++r)
+    if (std::memcmp(a.row_range(r, 1).data, b.row_range(r, 1).data, static_cast<size_t>(a.cols) * size_of(a.dtype)))
+      return false;
+  return true;
+}
+
+// Greatest error of a row against its norm, or the mean row norm, or (one key: dq and dk are 0) what values of 0.05
+// give.
+double row_error(const ConstTensorView& got, const std::vector<double>& want) {
+  const std::vector<double> g = values(got);
+  REQUIRE(g.size() == want.size());
+  double mean = 0, worst = 0;
+  for (const double x : want) mean += x * x;
+  mean = std::max(std::sqrt(mean / static_cast<double>(got.rows)), 0.05 * std::sqrt(static_cast<double>(got.cols)));
+  for (int64_t r = 0; r < got.rows; ++r) {
+    double error = 0, norm = 0;
+    for (int64_t c = 0; c < got.cols; ++c) {
+      const double x = want[static_cast<size_t>(r * got.cols + c)];
+      const double e = g[static_cast<size_t>(r * got.cols + c)] - x;
+      error += e * e;
+      norm += x * x;
+    }
+    const double relative = std::sqrt(error) / std::max(std::sqrt(norm), mean);
+    if (!(relative <= worst)) worst = relative;
+  }
+  return worst;
+}
+
+struct Problem {
+  Layout layout;
+  DType dtype;
+  std::vector<int32_t> cu;
+  Tensor q, k, v, dout;
+
+  Problem(const Layout& l, DType t, unsigned seed = 1) : layout(l), dtype(t), cu(offsets(l.lengths)) {
+    const int64_t rows = cu.back();
+    q = random_matrix(t, rows, l.heads * l.head_dim, seed);
+    k = random_matrix(t, rows, l.kv_heads * l.head_dim, seed + 1);
+    v = random_matrix(t, rows, l.kv_heads * l.head_dim, seed + 2);
+    dout = random_matrix(t, rows, l.heads * l.head_dim, seed + 3);
+  }
+  AttentionShape shape() const {
+    return {cu.data(),
+            cu.data(),
+            static_cast<int64_t>(cu.size()) - 1,
+            layout.heads,
+            layout.kv_heads,
+            layout.head_dim,
+            1.0f / std::sqrt(static_cast<float>(layout.head_dim))};
+  }
+  reference::AttentionShape reference_shape() const {
+    return {cu, cu, layout.heads, layout.kv_heads, layout.head_dim, shape().scale};
+  }
+};
+
+struct Result {
+  Tensor o, lse, delta, dq, dk, dv;
+};
+
+Result run(Context& ctx, const Problem& p, Math math = Math::f32, DType gradient = DType::f32) {
+  const int64_t rows = p.q.rows(), width = p.q.cols(), kv_width = p.k.cols(), heads = p.layout.heads;
+  Result r{Tensor(p.dtype, rows, width),  Tensor(DType::f32, rows, heads),  Tensor(DType::f32, rows, heads),
+           Tensor(gradient, rows, width), Tensor(gradient, rows, kv_width), Tensor(gradient, rows, kv_width)};
+  attention(ctx, {p.shape(), p.q, p.k, p.v, r.o, r.lse, math});
+  attention_backward(ctx, {p.shape(), p.q, p.k, p.v, r.o, r.lse, p.dout, r.delta, r.dq, r.dk, r.dv, math});
+  return r;
+}
+
+void check_against_oracle(Context& ctx, const Problem& p, Math math, DType gradient) {
+  CAPTURE(describe(p.layout));
+  const Result got = run(ctx, p, math, gradient);
+  const reference::AttentionShape shape = p.reference_shape();
+  const auto q = values(p.q), k = values(p.k), v = values(p.v);
+  const auto forward = reference::attention(shape, q, k, v);
+  const auto want = reference::attention_backward(shape, q, k, v, forward, values(p.dout));
+  // A tier with bf16 arithmetic also rounds p and ds.
+  const bool half = p.dtype == DType::bf16 || (math == Math::bf16 && ctx.isa() == Isa::avx512bf16);
+  CHECK(row_error(got.o, forward.o) <= (half ? kBf16Forward : kF32Forward));
+  CHECK(row_error(got.lse, forward.lse) <= (math == Math::bf16 && half ? kBf16Forward : kF32Forward));
+  const double tolerance = half || gradient == DType::bf16 ? kBf16Backward : kF32Backward;
+  CHECK(row_error(got.dq, want.dq) <= tolerance);
+  CHECK(row_error(got.dk, want.dk) <= tolerance);
+  CHECK(row_error(got.dv, want.dv) <= tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("attention oracle: gradients agree with the complex step") {
+  using C = std::complex<double>;
+  const Problem p({{3, 1, 5}, 4, 2, 3}, DType::f32);
+  const auto shape = p.reference_shape();
+  const auto q = values(p.q), k = values(p.k), v = values(p.v), dout = values(p.dout);
+  const auto g = reference::attention_backward(shape, q, k, v, reference::attention(shape, q, k, v), dout);
+  const std::vector<C> cq(q.begin(), q.end()), ck(k.begin(), k.end()), cv(v.begin(), v.end());
+  constexpr double h = 1e-30;
+  const auto slope = [&](const std::vector<C>& a, const std::vector<C>& b, const std::vector<C>& c) {
+    const auto out = reference::attention(shape, a, b, c);
+    double sum = 0;
+    for (size_t i = 0; i < dout.size(); ++i) sum += dout[i] * out.o[i].imag() / h;
+    return sum;
+  };
+  const auto step = [&](std::vector<C> x, size_t i) {
+    x[i] += C(0, h);
+    return x;
+  };
+  for (size_t i = 0; i < q.size(); ++i) CHECK(std::fabs(slope(step(cq, i), ck, cv) - g.dq[i]) <= 1e-12);
+  for (size_t i = 0; i < k.size(); ++i) CHECK(std::fabs(slope(cq, step(ck, i), cv) - g.dk[i]) <= 1e-12);
+  for (size_t i = 0; i < v.size(); ++i) CHECK(std::fabs(slope(cq, ck, step(cv, i)) - g.dv[i]) <= 1e-12);
+}
+
+TEST_CASE("attention agrees with the oracle, f32") {
+  Context ctx({.num_threads = 2});
+  for (const Layout& l : std::vector<Layout>{{{1}, 1, 1, 64},
+                                             {{63}, 2, 2, 8},
+                                             {{65, 1, 200}, 3, 1, 16},
+                                             {{1, 1, 130, 128, 7}, 4, 2, 64},
+                                             {{200}, 7, 1, 80},
+                                             {{129}, 2, 1, 128},
+                                             {{70}, 2, 1, 256},
+                                             {{40}, 1, 1, 512},
+                                             {{33}, 5, 5, 5},
+                                             {{1000}, 1, 1, 64}})
+    check_against_oracle(ctx, Problem(l, DType::f32), Math::f32, DType::f32);
+}
+
+TEST_CASE("attention agrees with the oracle, bf16") {
+  Context ctx({.num_threads = 2});
+  for (const Math math : {Math::f32, Math::bf16})
+    for (const DType gradient : {DType::f32, DType::bf16})
+      for (const Layout& l :
+           std::vector<Layout>{{{1}, 2, 1, 64}, {{65, 1, 140}, 6, 2, 64}, {{50, 33}, 3, 1, 80}, {{33}, 2, 2, 9}})
+        check_against_oracle(ctx, Problem(l, DType::bf16), math, gradient);
+}
+
+TEST_CASE("attention agrees with the oracle on every tier of this machine") {
+  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512bf16}) {
+    if (isa > best_isa()) {
+      MESSAGE("no ", std::string(name_of(isa)), " here");
+      continue;
+    }
+    Context ctx({.num_threads = 1, .isa = isa});
+    for (const Math math : {Math::f32, Math::bf16})
+      check_against_oracle(ctx, Problem({{65, 1, 140}, 6, 2, 24}, DType::f32), math, DType::f32);
+  }
+}
+
+TEST_CASE("attention: results do not depend on the number of threads") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Problem p({{150, 1, 129, 2, 300}, 6, 2, 64}, dtype);
+    Context one({.num_threads = 1});
+    const Result want = run(one, p);
+    for (const int threads : {2, 3, 7}) {
+      Context ctx({.num_threads = threads});
+      const Result got = run(ctx, p);
+      CAPTURE(threads);
+      CHECK(same_bits(got.o, want.o));
+      CHECK(same_bits(got.lse, want.lse));
+      CHECK(same_bits(got.dq, want.dq));
+      CHECK(same_bits(got.dk, want.dk));
+      CHECK(same_bits(got.dv, want.dv));
+    }
+  }
+}
+
+TEST_CASE("attention: a packed sequence has the numbers that it has alone") {
+  Context ctx({.num_threads = 2});
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Problem p({{5, 1, 200, 63, 1, 130}, 3, 1, 64}, dtype);
+    const Result packed = run(ctx, p);
+    for (size_t s = 0; s + 1 < p.cu.size(); ++s) {
+      const int64_t first = p.cu[s], n = p.layout.lengths[s];
+      Problem alone({{n}, 3, 1, 64}, dtype);
+      const auto take = [&](Tensor& to, const ConstTensorView& from) {
+        std::memcpy(to.view().data, from.row_range(first, n).data, to.bytes());
+      };
+      take(alone.q, p.q);
+      take(alone.k, p.k);
+      take(alone.v, p.v);
+      take(alone.dout, p.dout);
+      const Result got = run(ctx, alone);
+      CAPTURE(s);
+      const auto same = [&](const ConstTensorView& a, const ConstTensorView& b) {
+        return same_bits(a, b.row_range(first, n));
+      };
+      CHECK(same(got.o, packed.o));
+      CHECK(same(got.lse, packed.lse));
+      CHECK(same(got.dq, packed.dq));
+      CHECK(same(got.dk, packed.dk));
+      CHECK(same(got.dv, packed.dv));
+    }
+  }
+}
+
+TEST_CASE("attention: decoding with a cache has the numbers of the prefill") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t heads : {2, 6, 40}) {
+      // Two sequences; each call appends `step` queries to both, their keys lying in one cache.
+      const int64_t n = heads == 40 ? 40 : 270, d = 64;
+      const Problem p({{n, n}, heads, 2, d}, dtype);
+      Context ctx({.num_threads = 2});
+      const Result whole = run(ctx, p);
+      for (const int64_t step : {1, 3, 100}) {
+        for (int64_t done = step == 1 ? std::max<int64_t>(0, n - 150) : 0; done + step <= n; done += step) {
+          const int64_t seen = done + step;
+          const std::vector<int32_t> cu_q = offsets({step, step}), cu_k = offsets({seen, seen});
+          Tensor q(dtype, 2 * step, heads * d), k(dtype, 2 * seen, 2 * d), v(dtype, 2 * seen, 2 * d);
+          Tensor o(dtype, 2 * step, heads * d), lse(DType::f32, 2 * step, heads);
+          for (int64_t s = 0; s < 2; ++s) {
+            const auto copy = [&](Tensor& to, int64_t at, const ConstTensorView& from, int64_t row, int64_t rows) {
+              const size_t bytes = static_cast<size_t>(to.cols()) * size_of(dtype);
+              std::memcpy(static_cast<char*>(to.view().data) + static_cast<size_t>(at) * bytes,
+                          from.row_range(row, rows).data, static_cast<size_t>(rows) * bytes);
+            };
+            copy(q, s * step, p.q, s * n + done, step);
+            copy(k, s * seen, p.k, s * n, seen);
+            copy(v, s * seen, p.v, s * n, seen);
+          }
+          attention(ctx, {{cu_q.data(), cu_k.data(), 2, heads, 2, d, p.shape().scale}, q, k, v, o, lse});
+          bool same = true;
+          for (int64_t s = 0; s < 2; ++s) {
+            const auto part = [&](const ConstTensorView& x, int64_t row) { return x.row_range(row, step); };
+            same &= same_bits(part(o, s * step), part(whole.o, s * n + done));
+            same &= same_bits(part(lse, s * step), part(whole.lse, s * n + done));
+          }
+          CAPTURE(done);
+          CAPTURE(step);
+          CHECK(same);
+        }
+      }
+    }
+}
+
+TEST_CASE("attention: later keys and other sequences leave a row as it is") {
+  Context ctx({.num_threads = 2});
+  Problem p({{100, 50}, 2, 1, 16}, DType::f32);
+  const Result before = run(ctx, p);
+  const int64_t changed = 70;
+  for (int64_t i = 0; i < 16; ++i) {
+    p.k.data<float>()[changed * 16 + i] += 1.0f;
+    p.v.data<float>()[changed * 16 + i] -= 1.0f;
+  }
+  const Result after = run(ctx, p);
+  const auto rows = [](const ConstTensorView& x, int64_t first, int64_t n) { return x.row_range(first, n); };
+  CHECK(same_bits(rows(after.o, 0, changed), rows(before.o, 0, changed)));
+  CHECK(same_bits(rows(after.dq, 0, changed), rows(before.dq, 0, changed)));
+  for (int64_t r = changed; r < 100; ++r) CHECK(!same_bits(rows(after.o, r, 1), rows(before.o, r, 1)));
+  CHECK(same_bits(rows(after.o, 100, 50), rows(before.o, 100, 50)));
+  CHECK(same_bits(rows(after.dq, 100, 50), rows(before.dq, 100, 50)));
+  CHECK(same_bits(rows(after.dk, 100, 50), rows(before.dk, 100, 50)));
+  CHECK(same_bits(rows(after.dv, 100, 50), rows(before.dv, 100, 50)));
+}
+
+TEST_CASE("attention: slices of one fused matrix serve as q, k, v and gradients") {
+  Context ctx({.num_threads = 2});
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Problem p({{90, 45}, 4, 2, 16}, dtype);
+    const Result want = run(ctx, p, Math::f32, dtype);
+    const int64_t rows = p.q.rows();
+    Tensor fused(dtype, rows, 128 + 3), gradient(dtype, rows, 128 + 5), out(dtype, rows, 64 + 9);
+    const auto fill = [&](const TensorView& to, const ConstTensorView& from) {
+      for (int64_t r = 0; r < rows; ++r)
+        std::memcpy(to.row_range(r, 1).data, from.row_range(r, 1).data, static_cast<size_t>(to.cols) * size_of(dtype));
+    };
+    const TensorView f = fused, g = gradient, o = static_cast<TensorView>(out).columns(4, 64);
+    fill(f.columns(0, 64), p.q);
+    fill(f.columns(64, 32), p.k);
+    fill(f.columns(96, 32), p.v);
+    Tensor lse(DType::f32, rows, 4), delta(DType::f32, rows, 4);
+    const auto q = f.columns(0, 64), k = f.columns(64, 32), v = f.columns(96, 32);
+    attention(ctx, {p.shape(), q, k, v, o, lse});
+    attention_backward(
+        ctx, {p.shape(), q, k, v, o, lse, p.dout, delta, g.columns(0, 64), g.columns(64, 32), g.columns(96, 32)});
+    CHECK(same_bits(o, want.o));
+    CHECK(same_bits(g.columns(0, 64), want.dq));
+    CHECK(same_bits(g.columns(64, 32), want.dk));
+    CHECK(same_bits(g.columns(96, 32), want.dv));
+    for (int64_t r = 0; r < rows; ++r)
+      for (const ConstTensorView& rest :
+           {ConstTensorView(g.columns(128, 5)), ConstTensorView(out.view().columns(68, 5))})
+        for (const double x : values(rest.row_range(r, 1))) CHECK(x == 0);
+  }
+}
+
+TEST_CASE("attention: scores far apart, and a NaN, come out as they should") {
+  Context ctx({.num_threads = 1});
+  Problem p({{300}, 1, 1, 8}, DType::f32);
+  for (int64_t i = 0; i < 300 * 8; ++i) {
+    p.q.data<float>()[i] *= 40.0f;
+    p.k.data<float>()[i] *= 40.0f;
+  }
+  const auto shape = p.reference_shape();
+  const auto want = reference::attention(shape, values(p.q), values(p.k), values(p.v));
+  const Result got = run(ctx, p);
+  // Scores up to ~1e4 have a rounding error of ~1e-3 each.
+  CHECK(row_error(got.o, want.o) <= 1e-2);
+  CHECK(row_error(got.lse, want.lse) <= 1e-6);
+  for (const double x : values(got.dq)) CHECK(std::isfinite(x));
+
+  p.q.data<float>()[20 * 8 + 3] = std::nanf("");
+  const Result bad = run(ctx, p);
+  for (int64_t r = 0; r < 300; ++r)
+    for (const double x : values(static_cast<ConstTensorView>(bad.o).row_range(r, 1)))
+      CHECK(std::isnan(x) == (r == 20));
+}
+
+TEST_CASE("attention: empty sequences and no rows at all") {
+  Context ctx({.num_threads = 2});
+  const Problem p({{0, 20, 0, 0, 3, 0}, 2, 1, 8}, DType::f32);
+  const Problem dense({{20, 3}, 2, 1, 8}, DType::f32);
+  const Result a = run(ctx, p), b = run(ctx, dense);
+  CHECK(same_bits(a.o, b.o));
+  CHECK(same_bits(a.dk, b.dk));
+  const Problem none({{}, 2, 1, 8}, DType::f32);
+  CHECK_NOTHROW(run(ctx, none));
+}
+
+TEST_CASE("attention: wrong arguments are refused with words") {
+  Context ctx({.num_threads = 1});
+  const Problem p({{4, 6}, 2, 1, 8}, DType::f32);
+  Tensor o(DType::f32, 10, 16), lse(DType::f32, 10, 2), half(DType::bf16, 10, 8);
+  const auto message = [&](auto change) {
+    AttentionArgs args{p.shape(), p.q, p.k, p.v, o, lse};
+    change(args);
+    try {
+      attention(ctx, args);
+    } catch (const Error& e) {
+      CHECK(e.code() == ErrorCode::internal);
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  const std::vector<int32_t> falling = {0, 6, 4, 10}, shifted = {1, 4, 10}, fewer = {0, 5, 10}, more = {0, 4, 9};
+  using A = AttentionArgs&;
+  CHECK(message([](A) {}) == "accepted");
+  CHECK(message([&](A a) { a.shape.kv_heads = 3; }).find("multiple of kv_heads") != std::string::npos);
+  CHECK(message([&](A a) { a.shape.head_dim = 4; }).find("q has shape [10, 16], expected [10, 8]") !=
+        std::string::npos);
+  CHECK(message([&](A a) { a.shape.head_dim = 513; }).find("head_dim") != std::string::npos);
+  CHECK(message([&](A a) { a.k = half; }).find("k has dtype bf16, expected f32") != std::string::npos);
+  CHECK(message([&](A a) { a.shape.cu_q = nullptr; }).find("cu_q is null") != std::string::npos);
+  CHECK(message([&](A a) { a.shape.cu_q = shifted.data(); }).find("cu_q covers rows 1 .. 10") != std::string::npos);
+  CHECK(message([&](A a) { a.shape.cu_k = more.data(); }).find("cu_k covers rows 0 .. 9") != std::string::npos);
+  CHECK(message([&](A a) { a.shape.cu_q = fewer.data(); }).find("sequence 0 has 5 queries and 4 keys") !=
+        std::string::npos);
+  CHECK(message([&](A a) {
+          a.shape.cu_q = a.shape.cu_k = falling.data();
+          a.shape.num_seqs = 3;
+        }).find("sequence 1 has -2 queries") != std::string::npos);
+
+  Tensor delta(DType::f32, 10, 2), dq(DType::f32, 10, 16), dk(DType::f32, 10, 8), dv(DType::f32, 10, 8);
+  AttentionBackwardArgs args{p.shape(), p.q, p.k, p.v, o, lse, p.dout, delta, dq, dk, dv};
+  args.shape.cu_k = fewer.data();
+  CHECK_THROWS_WITH_AS(attention_backward(ctx, args), doctest::Contains("sequence 1 has 6 queries and 5 keys"), Error);
+}
