@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "../../kernels/error.h"
+#include "../text/json_file.h"
 #include "../text/utf8.h"
 
 namespace bantam {
@@ -76,37 +77,16 @@ bool JsonlReader::next_line() {
   }
 }
 
-// Before parsing, so that no deep value is ever built (its copy and destruction would recurse).
-void JsonlReader::check_depth() const {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text_.size(); ++i) {
-    const char c = text_[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > limits_.max_depth) {
-        throw Error(ErrorCode::data, str(where(), ":", i + 1, ": nested deeper than ", limits_.max_depth, " levels"));
-      }
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-}
-
 bool JsonlReader::next(nlohmann::json& row) {
   for (;;) {
     if (!next_line()) return false;
     if (line_ == 1 && text_.starts_with("\xEF\xBB\xBF")) text_.erase(0, 3);
     if (text_.find_first_not_of(" \t\r") != std::string::npos) break;
   }
-  check_depth();
+  // Before parsing, so that no deep value is ever built (its copy and destruction would recurse).
+  if (const size_t at = json_too_deep(text_, limits_.max_depth); at != std::string::npos) {
+    throw Error(ErrorCode::data, str(where(), ":", at + 1, ": nested deeper than ", limits_.max_depth, " levels"));
+  }
   try {
     row = nlohmann::json::parse(text_);
   } catch (const nlohmann::json::parse_error& e) {

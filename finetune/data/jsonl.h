@@ -29,7 +29,6 @@ class JsonlReader {
 
  private:
   bool next_line();
-  void check_depth() const;
 
   std::string file_;
   JsonlLimits limits_;

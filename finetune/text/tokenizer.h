@@ -30,6 +30,12 @@ class Tokenizer {
   virtual bool adds_eos() const { return false; }  ///< encode(add_special) puts EOS last
   /// Id of a token by its exact text, control tokens included; -1: none.
   virtual int32_t token_id(std::string_view token) const = 0;
+  /// Bytes of `text` that encode() has to leave out, because the vocabulary has no token for them (a few byte-level
+  /// vocabularies lack rare control characters).
+  virtual size_t unencodable(std::string_view text) const {
+    (void)text;
+    return 0;
+  }
   /// Files that a run folder should carry, already complete: name -> content (e.g. tokenizer.json).
   virtual std::vector<std::pair<std::string, std::string>> files() const = 0;
 };

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The merge table of a byte pair encoding, and the loop that applies it to one word.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace bantam {
+
+class BpeMerges {
+ public:
+  struct Merge {
+    int32_t rank = -1;  ///< -1: no such merge
+    int32_t result = -1;
+  };
+
+  explicit BpeMerges(size_t expected);
+  /// A pair given again takes the later rank, as the reference does.
+  void add(int32_t left, int32_t right, Merge merge);
+  Merge find(int32_t left, int32_t right) const;
+  /// Merges `ids` in place: always the pair of the lowest rank, the leftmost of equals. O(n log n).
+  void apply(std::vector<int32_t>& ids) const;
+
+ private:
+  void apply_short(std::vector<int32_t>& ids) const;
+  void apply_long(std::vector<int32_t>& ids) const;
+
+  struct Slot {
+    uint64_t key = ~uint64_t{0};
+    Merge merge;
+  };
+  std::vector<Slot> slots_;  // open addressing, a power of two, at most half full
+};
+
+}  // namespace bantam

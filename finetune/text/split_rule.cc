@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "split_rule.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "../../kernels/error.h"
+#include "split_pattern.h"
+#include "utf8.h"
+
+namespace bantam {
+namespace {
+
+constexpr uint32_t kMatchLimit = 50'000'000;
+constexpr uint32_t kHeapLimitKib = 64 << 10;
+constexpr size_t kJitStackStart = 64 << 10, kJitStackMost = 8 << 20;
+constexpr size_t kMostPatternBytes = 64 << 10;
+
+// What a thread needs to match; made once per thread, for all rules.
+struct Matcher {
+  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  pcre2_jit_stack* stack = pcre2_jit_stack_create(kJitStackStart, kJitStackMost, nullptr);
+
+  Matcher() {
+    if (data == nullptr || context == nullptr) return;
+    pcre2_set_match_limit(context, kMatchLimit);
+    pcre2_set_heap_limit(context, kHeapLimitKib);
+    if (stack != nullptr) pcre2_jit_stack_assign(context, nullptr, stack);
+  }
+  ~Matcher() {
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+    pcre2_jit_stack_free(stack);
+  }
+  Matcher(const Matcher&) = delete;
+  Matcher& operator=(const Matcher&) = delete;
+};
+
+std::string pcre2_text(int code) {
+  PCRE2_UCHAR buffer[256];
+  pcre2_get_error_message(code, buffer, sizeof buffer);
+  return reinterpret_cast<const char*>(buffer);
+}
+
+}  // namespace
+
+SplitRule::SplitRule(const std::string& pattern, const std::string& where) : pattern_(pattern), where_(where) {
+  if (pattern.size() > kMostPatternBytes) {
+    throw Error(ErrorCode::model,
+                str(where, ": a split rule of ", pattern.size(), " bytes, at most ", kMostPatternBytes));
+  }
+  const std::string translated = to_pcre2(pattern, where);
+  int error = 0;
+  PCRE2_SIZE at = 0;
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
+  if (code == nullptr) {
+    throw Error(ErrorCode::model,
+                str(where, ": split rule '", printable(pattern), "': ", pcre2_text(error), " at byte ", at));
+  }
+  code_ = std::shared_ptr<const void>(
+      code, [](const void* p) { pcre2_code_free(const_cast<pcre2_code*>(static_cast<const pcre2_code*>(p))); });
+  // Without JIT on this processor the interpreter gives the same matches.
+  jit_ = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+}
+
+SplitRule SplitRule::literal(const std::string& text, const std::string& where) {
+  std::string pattern;
+  for (const char c : text) {
+    const auto b = static_cast<uint8_t>(c);
+    const bool special = b < 0x80 && std::string_view("\\^$.|?*+()[]{}").find(c) != std::string_view::npos;
+    if (special) pattern.push_back('\\');
+    pattern.push_back(c);
+  }
+  if (pattern.empty()) throw Error(ErrorCode::model, str(where, ": an empty split string"));
+  return SplitRule(pattern, where);
+}
+
+void SplitRule::split(std::string_view text, std::vector<std::string_view>& out) const {
+  thread_local Matcher matcher;
+  if (matcher.data == nullptr || matcher.context == nullptr) {
+    throw Error(ErrorCode::does_not_fit, "no memory for the matcher of a split rule");
+  }
+  const auto* code = static_cast<const pcre2_code*>(code_.get());
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  size_t done = 0, from = 0;
+  while (from < text.size()) {
+    int rc = PCRE2_ERROR_JIT_STACKLIMIT;
+    if (jit_) rc = pcre2_jit_match(code, subject, text.size(), from, 0, matcher.data, matcher.context);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
+      rc = pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, matcher.data,
+                       matcher.context);
+    }
+    if (rc == PCRE2_ERROR_NOMATCH) break;
+    if (rc < 0) {
+      throw Error(ErrorCode::data, str(where_, ": split rule '", printable(pattern_), "' gives up at byte ", from,
+                                       " of ", text.size(), ": ", pcre2_text(rc)));
+    }
+    const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(matcher.data);
+    const size_t begin = ends[0], end = ends[1];
+    if (end <= begin) {  // an empty match isolates nothing
+      from = begin + utf8_sequence(text.substr(begin).empty() ? std::string_view("x") : text.substr(begin));
+      continue;
+    }
+    if (begin > done) out.push_back(text.substr(done, begin - done));
+    out.push_back(text.substr(begin, end - begin));
+    done = from = end;
+  }
+  if (done < text.size()) out.push_back(text.substr(done));
+}
+
+void Pretokenizer::split(std::string_view text, std::vector<std::string_view>& out,
+                         std::vector<std::unique_ptr<std::string>>& store) const {
+  std::vector<std::string_view> pieces, next;
+  while (!text.empty()) {
+    if (const size_t valid = utf8_valid_prefix(text); valid > 0) {
+      pieces.assign(1, text.substr(0, valid));
+      for (const auto& step : steps_) {
+        next.clear();
+        for (const std::string_view piece : pieces) {
+          if (!step.empty()) {
+            step[0].split(piece, next);
+          } else if (piece.front() == ' ') {
+            next.push_back(piece);
+          } else {
+            store.push_back(std::make_unique<std::string>(" " + std::string(piece)));
+            next.push_back(*store.back());
+          }
+        }
+        pieces.swap(next);
+      }
+      out.insert(out.end(), pieces.begin(), pieces.end());
+      text.remove_prefix(valid);
+    }
+    size_t bad = 0;
+    while (bad < text.size() && utf8_sequence(text.substr(bad)) == 0) ++bad;
+    if (bad > 0) out.push_back(text.substr(0, bad));
+    text.remove_prefix(bad);
+  }
+}
+
+}  // namespace bantam
