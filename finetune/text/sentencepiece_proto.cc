@@ -44,7 +44,7 @@ void put_float(std::string& out, uint32_t field, float v) {
 // Walks the fields of one message.
 class Fields {
  public:
-  Fields(std::string_view bytes, const std::string& where) : left_(bytes), where_(where) {}
+  Fields(std::string_view message, const std::string& where) : left_(message), where_(where) {}
 
   bool next() {
     if (left_.empty()) return false;
