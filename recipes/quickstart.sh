@@ -94,6 +94,14 @@ say "Before: $QUESTION"
 before=$(answer "$MODEL") || exit $?
 printf '%s\n' "$before"
 
+# The flags after -- may name another folder for the run.
+for ((i = 1; i <= $#; i++)); do
+  next=$((i + 1))
+  case "${!i}" in
+    --output-dir=* | --output_dir=* | output_dir=*) RUN=${!i#*=} ;;
+    --output-dir | --output_dir) RUN=${!next:-} ;;
+  esac
+done
 # An unfinished run goes on by itself; a finished one is made anew.
 [ -f "$RUN/adapter_model.safetensors" ] && train+=(--overwrite)
 say "Training"
