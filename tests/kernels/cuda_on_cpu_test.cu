@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// The emulation itself: its primitives against their definition, and that it sees deliberate errors.
+#include "kernels/cuda/cu_portable.cuh"
+// The portable header comes first.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/lt_matmul.h"
+#include "kernels/error.h"
+
+using namespace bantam;
+using namespace bantam::cuda;
+
+namespace {
+
+template <class T>
+class Device {
+ public:
+  explicit Device(size_t n) : n_(n), p_(static_cast<T*>(allocate(n * sizeof(T)))) {}
+  explicit Device(const std::vector<T>& v) : Device(v.size()) { upload(p_, v.data(), n_ * sizeof(T)); }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device() { release(p_); }
+  T* get() const { return p_; }
+  std::vector<T> host() const {
+    std::vector<T> v(n_);
+    download(v.data(), p_, n_ * sizeof(T));
+    return v;
+  }
+
+ private:
+  size_t n_;
+  T* p_;
+};
+
+// What f writes to stderr when it ends the process, and how; empty when it returns. Runs in a child.
+std::string last_words(const std::function<void()>& f) {
+  int fds[2];
+  REQUIRE(pipe(fds) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGABRT, SIG_DFL);
+    signal(SIGSEGV, SIG_DFL);
+    dup2(fds[1], 2);
+    close(fds[0]);
+    try {
+      f();
+      cu_check(cudaDeviceSynchronize(), "synchronize");
+    } catch (const Error& e) {
+      dprintf(2, "Error: %s", e.what());
+      _exit(1);
+    }
+    _exit(0);
+  }
+  close(fds[1]);
+  std::string text;
+  char buffer[512];
+  for (ssize_t n; (n = read(fds[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+  close(fds[0]);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  if (WIFSIGNALED(status)) text += str(" signal ", WTERMSIG(status));
+  return status == 0 ? "" : text;
+}
+void check_words(const std::string& want, const std::function<void()>& f) {
+  const std::string got = last_words(f);
+  CHECK_MESSAGE(got.find(want) != std::string::npos, "expected '", want, "', got '", got, "'");
+}
+
+// ---- primitives ----
+
+__global__ void warp_kernel(int* out) {
+  const int lane = static_cast<int>(threadIdx.x), v = 100 + lane;
+  int* p = out + lane * 5;
+  p[0] = __shfl_sync(0xffffffffu, v, lane + 5);
+  p[1] = __shfl_xor_sync(0xffffffffu, v, 6);
+  p[2] = __shfl_down_sync(0xffffffffu, v, 3);
+  p[3] = static_cast<int>(__ballot_sync(0xffffffffu, lane % 3 == 0));
+  p[4] = static_cast<int>(warp_sum(1.0f) + warp_sum(static_cast<float>(lane)));
+}
+TEST_CASE("warp collectives") {
+  const Device<int> out(32 * 5);
+  launch(warp_kernel, 1, 32, 0, out.get());
+  const auto h = out.host();
+  for (int lane = 0; lane < 32; ++lane) {
+    const int* p = &h[static_cast<size_t>(lane) * 5];
+    CHECK(p[0] == 100 + (lane + 5) % 32);
+    CHECK(p[1] == 100 + (lane ^ 6));
+    CHECK(p[2] == 100 + (lane + 3 < 32 ? lane + 3 : lane));
+    CHECK(static_cast<unsigned>(p[3]) == 0x49249249u);
+    CHECK(p[4] == 32 + 496);
+  }
+}
+
+__global__ void index_kernel(unsigned* out) {
+  const unsigned block = blockIdx.x, thread = threadIdx.x;
+  out[block * blockDim.x + thread] = gridDim.x * 10000 + block * 1000 + thread;
+}
+TEST_CASE("grid and block indices") {
+  const Device<unsigned> out(5 * 64);
+  launch(index_kernel, 5, 64, 0, out.get());
+  const auto h = out.host();
+  for (unsigned i = 0; i < h.size(); ++i) CHECK(h[i] == 50000 + i / 64 * 1000 + i % 64);
+}
+
+__global__ void block_sum_kernel(float* out) {
+  CU_SHARED(float, shared, [32]);
+  CU_DYN_SHARED(float, reversed);
+  const unsigned t = threadIdx.x;
+  reversed[t] = static_cast<float>(t);
+  const float first = block_sum(static_cast<float>(t), shared);
+  const float second = block_sum(reversed[blockDim.x - 1 - t], shared);
+  out[blockIdx.x * blockDim.x + t] = first - second + reversed[blockDim.x - 1 - t];
+}
+TEST_CASE("block_sum, static and dynamic shared memory") {
+  for (const int threads : {32, 96, 1024}) {
+    const Device<float> out(static_cast<size_t>(3 * threads));
+    launch(block_sum_kernel, 3, threads, static_cast<size_t>(threads) * sizeof(float), out.get());
+    const auto h = out.host();
+    for (size_t i = 0; i < h.size(); ++i)
+      CHECK(h[i] == static_cast<float>(threads - 1 - static_cast<int>(i) % threads));
+  }
+}
+
+__global__ void big_shared_kernel(int* out, int n) {
+  CU_DYN_SHARED(int, p);
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += 32) p[i] = i;
+  __syncthreads();
+  out[threadIdx.x] = p[n - 1 - static_cast<int>(threadIdx.x)];
+}
+TEST_CASE("more than 48 KiB of shared memory is opted in to, more than 99 is refused") {
+  const Device<int> out(32);
+  launch(big_shared_kernel, 1, 32, 80 * 1024, out.get(), 20 * 1024);
+  CHECK(out.host()[31] == 20 * 1024 - 32);
+  CHECK_THROWS_AS(launch(big_shared_kernel, 1, 32, 120 * 1024, out.get(), 64), Error);
+}
+
+template <class T>
+__global__ void quads_kernel(const T* in, T* out) {
+  float v[4];
+  load4(in + 4 * threadIdx.x, v);
+  for (float& x : v) x += 1.0f;
+  store4(out + 4 * threadIdx.x, v);
+  if (threadIdx.x == 0) store(out + 128, load(in + 128) + 1.0f);
+}
+template <class T>
+void check_quads() {
+  std::vector<T> in(129);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = from_f32<T>(static_cast<float>(i) * 1.03125f);
+  const Device<T> from(in), to(in.size());
+  launch(quads_kernel<T>, 1, 32, 0, from.get(), to.get());
+  const auto h = to.host();
+  for (size_t i = 0; i < in.size(); ++i) CHECK(to_f32(h[i]) == to_f32(from_f32<T>(to_f32(in[i]) + 1.0f)));
+}
+TEST_CASE("loads and stores of four") {
+  check_quads<float>();
+  check_quads<bf16>();
+}
+
+TEST_CASE("cuBLASLt: c = alpha a b + beta c in both layouts, types and with row strides") {
+  constexpr int64_t kM = 5, kN = 3, kK = 4;
+  const auto a_at = [](int64_t i, int64_t k) { return static_cast<float>(i - 2 * k); };
+  const auto b_at = [](int64_t k, int64_t j) { return static_cast<float>(3 * k - j); };
+  for (const bool a_transposed : {false, true})
+    for (const bool b_transposed : {false, true})
+      for (const DType c_type : {DType::f32, DType::bf16}) {
+        const int64_t a_stride = (a_transposed ? kM : kK) + 3, b_stride = (b_transposed ? kK : kN) + 1;
+        std::vector<bf16> a(static_cast<size_t>(8 * 8)), b(a);
+        for (int64_t i = 0; i < kM; ++i)
+          for (int64_t k = 0; k < kK; ++k)
+            a[static_cast<size_t>(a_transposed ? k * a_stride + i : i * a_stride + k)] = to_bf16(a_at(i, k));
+        for (int64_t k = 0; k < kK; ++k)
+          for (int64_t j = 0; j < kN; ++j)
+            b[static_cast<size_t>(b_transposed ? j * b_stride + k : k * b_stride + j)] = to_bf16(b_at(k, j));
+        const Device<bf16> da(a), db(b);
+        const Device<char> scratch(kLtWorkspace);
+        const LtProduct p{
+            kM,     kN, kK, DType::bf16, {da.get(), a_stride, a_transposed}, {db.get(), b_stride, b_transposed},
+            c_type, kN};
+        const auto check = [&]<class C>(std::vector<C> c) {
+          for (auto& v : c) v = from_f32<C>(2.0f);
+          const Device<C> dc(c);
+          lt_matmul(p, 0.5f, 1.0f, dc.get(), scratch.get());
+          c = dc.host();
+          for (int64_t i = 0; i < kM; ++i)
+            for (int64_t j = 0; j < kN; ++j) {
+              float want = 0;
+              for (int64_t k = 0; k < kK; ++k) want += a_at(i, k) * b_at(k, j);
+              CHECK(to_f32(c[static_cast<size_t>(i * kN + j)]) == 0.5f * want + 2.0f);
+            }
+        };
+        if (c_type == DType::f32)
+          check(std::vector<float>(kM * kN));
+        else
+          check(std::vector<bf16>(kM * kN));
+      }
+  // What the library would refuse is refused in words.
+  const Device<float> f(64);
+  const Device<char> scratch(kLtWorkspace);
+  const LtProduct p{2, 2, 2, DType::f32, {f.get(), 2, false}, {f.get(), 2, false}, DType::bf16, 2};
+  CHECK_THROWS_WITH(lt_matmul(p, 1.0f, 0.0f, f.get(), scratch.get()),
+                    "cuBLASLt has no algorithm for a product of 2 x 2 by 2 x 2 (operands f32, result bf16): "
+                    "CUBLAS_STATUS_NOT_SUPPORTED");
+}
+
+// ---- deliberate errors ----
+
+__global__ void missing_barrier_kernel(float* out, unsigned shift) {
+  CU_SHARED(float, shared, [64]);
+  shared[threadIdx.x] = 1.0f;
+  out[threadIdx.x] = shared[(threadIdx.x + shift) % 64];  // a barrier is missing before
+}
+TEST_CASE("a missing barrier shows as NaN, to the neighbour above or below") {
+  int nans = 0;
+  for (const unsigned shift : {1u, 63u}) {
+    const Device<float> out(64);
+    launch(missing_barrier_kernel, 1, 64, 0, out.get(), shift);
+    for (const float v : out.host()) nans += v != v;
+  }
+  CHECK(nans > 0);
+}
+
+__global__ void uninitialised_kernel(const float* in, float* out) {
+  out[threadIdx.x] = in[threadIdx.x];
+}
+TEST_CASE("memory that nobody wrote is NaN") {
+  const Device<float> in(32), out(32);
+  launch(uninitialised_kernel, 1, 32, 0, in.get(), out.get());
+  CHECK(out.host()[7] != out.host()[7]);
+}
+
+__global__ void divergent_barrier_kernel(int* out) {
+  if (threadIdx.x < 32) __syncthreads();
+  out[threadIdx.x] = 1;
+}
+__global__ void two_barriers_kernel(int* out) {
+  if (threadIdx.x < 32) {
+    __syncthreads();
+    out[threadIdx.x] = 1;
+  } else {
+    out[threadIdx.x] = 2;
+    __syncthreads();
+  }
+}
+__global__ void divergent_shuffle_kernel(int* out) {
+  int v = 1;
+  if (threadIdx.x % 2) v = __shfl_xor_sync(0xffffffffu, v, 1);
+  out[threadIdx.x] = v;
+}
+__global__ void partial_mask_kernel(int* out) {
+  out[threadIdx.x] = __shfl_xor_sync(0xffffu, 1, 1);
+}
+__global__ void plain_kernel(int* out) {
+  out[threadIdx.x] = 1;
+}
+__global__ void pointer_kernel(const int* in, int* out) {
+  out[threadIdx.x] = in[threadIdx.x];
+}
+
+TEST_CASE("divergence is reported with its place") {
+  const Device<int> out(64);
+  check_words("32 thread(s), 32..63, returned from the kernel",
+              [&] { launch(divergent_barrier_kernel, 1, 64, 0, out.get()); });
+  check_words("divergent barrier", [&] { launch(two_barriers_kernel, 1, 64, 0, out.get()); });
+  check_words("wait in __shfl_sync at ", [&] { launch(divergent_shuffle_kernel, 1, 32, 0, out.get()); });
+  check_words("only the full mask", [&] { launch(partial_mask_kernel, 1, 32, 0, out.get()); });
+}
+TEST_CASE("wrong launches, pointers and copies are reported") {
+  const Device<int> out(64);
+  std::vector<int> host(64);
+  check_words("a grid of 0 blocks at cuda_on_cpu_test.cu:", [&] { launch(plain_kernel, 0, 32, 0, out.get()); });
+  check_words("cudaErrorInvalidConfiguration", [&] { launch(plain_kernel, 1, 1056, 0, out.get()); });
+  check_words("a multiple of 32", [&] { launch(plain_kernel, 1, 33, 0, out.get()); });
+  check_words("is not a device pointer", [&] { launch(pointer_kernel, 1, 32, 0, host.data(), out.get()); });
+  check_words("beyond an allocation", [&] { download(host.data(), out.get() + 1, 64 * sizeof(int)); });
+  check_words("wrong direction", [&] { upload(host.data(), host.data(), 4); });
+  check_words("freed twice", [&] {
+    void* p = allocate(8);
+    release(p);
+    cu_check(cudaFree(p), "cudaFree");
+  });
+  check_words("is not a device pointer", [&] {
+    int* p = static_cast<int*>(allocate(256));
+    release(p);
+    launch(plain_kernel, 1, 32, 0, p);
+  });
+  CHECK(last_words([&] { launch(plain_kernel, 1, 32, 0, out.get()); }) == "");
+}
+TEST_CASE("a guarded device pointer may not be read by the host") {
+  const char* guard = getenv("COC_GUARD");
+  if (!guard) return;  // a switch of the whole process; set in one of the three runs of this program
+  const Device<int> out(64);
+  check_words(str("signal ", SIGSEGV), [&] {
+    volatile int v = *static_cast<volatile int*>(out.get());
+    static_cast<void>(v);
+  });
+}
+
+}  // namespace
