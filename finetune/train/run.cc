@@ -92,13 +92,17 @@ class Run {
     state_.run_key = o_.run_key;
     state_.machine_key = machine_key_;
     state_.total_steps = plan_.total_steps;
-    if (o_.output_dir.empty() || !o_.resume) return;
-    const auto found = load_newest_checkpoint(o_.output_dir, adapters_, [&](const std::string& m) { warn(m); });
+    std::optional<RunState> found;
+    if (!o_.resume_from.empty())
+      found = load_checkpoint(o_.resume_from, adapters_);
+    else if (!o_.output_dir.empty() && o_.resume)
+      found = load_newest_checkpoint(o_.output_dir, adapters_, [&](const std::string& m) { warn(m); });
     if (!found) return;
+    const std::string from = o_.resume_from.empty() ? o_.output_dir.string() : o_.resume_from.string();
     if (found->run_key != o_.run_key)
-      throw Error(ErrorCode::usage, str(o_.output_dir.string(), ": holds a checkpoint of another run (step ", found->step, ")"), "name another output_dir, or start afresh with --overwrite");
+      throw Error(ErrorCode::usage, str(from, ": holds a checkpoint of another run (step ", found->step, ")"), "name another output_dir, or start afresh with --overwrite");
     if (found->total_steps != plan_.total_steps)
-      throw Error(ErrorCode::usage, str(o_.output_dir.string(), ": the checkpoint is of a run of ", found->total_steps, " steps, this one has ", plan_.total_steps), "keep num_epochs, max_steps and the data as they were, or start afresh with --overwrite");
+      throw Error(ErrorCode::usage, str(from, ": the checkpoint is of a run of ", found->total_steps, " steps, this one has ", plan_.total_steps), "keep num_epochs, max_steps and the data as they were, or start afresh with --overwrite");
     if (found->machine_key != machine_key_) warn(str("the checkpoint was made with ", found->machine_key, ", this is ", machine_key_, ": numbers will differ in the last digits"));
     state_ = *found;
     state_.machine_key = machine_key_;

@@ -27,6 +27,7 @@ struct TrainOptions {
   std::string base_model_name;       ///< for adapter_config.json
   std::string run_key;               ///< what changes results; a checkpoint with another key is refused
   bool resume = true;                ///< go on from the newest checkpoint in output_dir, where there is one
+  std::filesystem::path resume_from; ///< go on from this checkpoint folder instead; empty: as `resume` says
 };
 
 /// The shape of the run, known before step 1.

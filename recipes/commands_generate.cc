@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "../finetune/train/generator.h"
+#include "../lora/peft_files.h"
+#include "commands.h"
+#include "load.h"
+#include "session.h"
+
+namespace bantam {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A run folder knows its base; a model is its own.
+struct Source {
+  fs::path model, adapter;
+  QuantConfig quant;
+  DType dtype = DType::bf16;
+};
+
+Source find_source(const GenerateCommandOptions& o) {
+  Source s{o.model_or_run, o.adapter, {}, dtype_of_recipe(o.dtype)};
+  std::error_code ec;
+  if (const fs::path recipe = o.model_or_run / "recipe.resolved.yaml"; fs::exists(recipe, ec)) {
+    const Recipe r = load_recipe(recipe).recipe;
+    s.model = r.base_model;
+    s.quant = quant_config(r);
+    if (o.dtype == Recipe::Dtype::automatic) s.dtype = dtype_of_recipe(r.dtype);
+    if (s.adapter.empty()) {
+      s.adapter = o.model_or_run;
+      if (!fs::exists(s.adapter / "adapter_model.safetensors", ec)) {
+        const auto steps = list_checkpoints(o.model_or_run);
+        if (steps.empty()) throw Error(ErrorCode::model, str(o.model_or_run.string(), ": this run has no adapter and no checkpoint yet"), "let it train first");
+        s.adapter = o.model_or_run / str("checkpoint-", steps.back());
+      }
+    }
+  } else if (fs::exists(o.model_or_run / "adapter_config.json", ec)) {
+    throw Error(ErrorCode::usage, str(o.model_or_run.string(), ": an adapter, expected a model or a run folder"), "bantam generate MODEL --adapter " + o.model_or_run.string());
+  }
+  if (o.quant_type) s.quant.type = *o.quant_type == Recipe::QuantType::none ? QuantType::none : QuantType::nf4;
+  return s;
+}
+
+// Prints whole UTF-8 characters only: a token may end within one.
+class Utf8Printer {
+ public:
+  void add(const std::string& bytes) {
+    held_ += bytes;
+    size_t whole = 0;
+    for (size_t i = 0; i < held_.size();) {
+      const auto c = static_cast<unsigned char>(held_[i]);
+      const size_t n = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+      if (i + n > held_.size()) break;
+      whole = i += n;
+    }
+    std::fwrite(held_.data(), 1, whole, stdout);
+    std::fflush(stdout);
+    held_.erase(0, whole);
+  }
+  ~Utf8Printer() { std::fwrite(held_.data(), 1, held_.size(), stdout); }
+
+ private:
+  std::string held_;
+};
+
+}  // namespace
+
+int generate_command(const GenerateCommandOptions& o) {
+  const Source source = find_source(o);
+  const auto tokenizer = load_tokenizer(source.model);
+  const auto model = load_with_progress(source.model, source.quant, o.common.quiet);
+  std::optional<AdapterSet> adapters;
+  if (!source.adapter.empty()) adapters = load_adapter(source.adapter, linear_modules(model->config));
+  const auto ctx = make_context("cpu", o.num_threads);
+
+  const std::vector<int32_t> prompt = tokenizer->encode(o.prompt, {.add_special = !o.raw, .parse_special = true});
+  if (prompt.empty()) throw Error(ErrorCode::usage, "--prompt is empty", "give a text to continue");
+  const auto wanted = static_cast<int64_t>(prompt.size()) + o.max_new_tokens;
+  const int64_t length = std::min(wanted, model->config.max_position_embeddings);
+  if (static_cast<int64_t>(prompt.size()) > length)
+    throw Error(ErrorCode::usage, str("--prompt has ", prompt.size(), " tokens, the model takes ", model->config.max_position_embeddings), "shorten it");
+  Generator generator(*ctx, model, adapters ? &*adapters : nullptr, source.dtype, length);
+
+  GenerateOptions options{.max_new_tokens = o.max_new_tokens, .temperature = o.temperature, .top_p = o.top_p, .seed = static_cast<uint64_t>(o.seed), .stop = {}};
+  if (tokenizer->eos_id() >= 0) options.stop.push_back(tokenizer->eos_id());
+  const auto t0 = std::chrono::steady_clock::now();
+  std::vector<int32_t> ids;
+  if (o.common.json) {
+    ids = generator.generate(prompt, options);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
+    const nlohmann::ordered_json j = {{"prompt_tokens", prompt.size()}, {"new_tokens", ids.size()}, {"seconds", seconds}, {"text", tokenizer->decode(ids)}};
+    std::printf("%s\n", j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+    return 0;
+  }
+  {
+    Utf8Printer out;
+    size_t printed = 0;
+    ids = generator.generate(prompt, options, [&](int32_t id) {
+      ids.push_back(id);
+      const std::string text = tokenizer->decode(ids);
+      // Decoding the whole keeps joining rules right; only what is new is printed.
+      if (text.size() > printed) out.add(text.substr(printed));
+      printed = std::max(printed, text.size());
+      return true;
+    });
+  }
+  std::printf("\n");
+  return 0;
+}
+
+}  // namespace bantam

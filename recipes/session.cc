@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "resolved.h"
+
+namespace bantam {
+
+namespace {
+
+DatasetSpec dataset_spec(const Recipe::Dataset& d) {
+  DatasetSpec s;
+  s.path = d.path;
+  s.type = d.type == Recipe::DatasetType::text ? DatasetType::text : DatasetType::prompt_completion;
+  s.field_prompt = d.field_prompt;
+  s.field_completion = d.field_completion;
+  s.field_text = d.field_text;
+  return s;
+}
+
+std::vector<DatasetSpec> dataset_specs(const std::vector<Recipe::Dataset>& sets) {
+  std::vector<DatasetSpec> out;
+  for (const auto& d : sets) out.push_back(dataset_spec(d));
+  return out;
+}
+
+CheckpointPolicy checkpoint_policy(const Recipe& r) {
+  CheckpointPolicy p;
+  p.mode = r.gradient_checkpointing == Recipe::Checkpointing::off         ? CheckpointMode::off
+           : r.gradient_checkpointing == Recipe::Checkpointing::selective ? CheckpointMode::selective
+                                                                          : CheckpointMode::full;
+  p.save = r.selective_checkpointing;
+  return p;
+}
+
+TrainOptions train_options(const Recipe& r) {
+  TrainOptions o;
+  o.trainer.dtype = dtype_of_recipe(r.dtype);
+  o.trainer.checkpointing = checkpoint_policy(r);
+  o.trainer.loss_chunk_bytes = static_cast<size_t>(r.loss_chunk_bytes);
+  o.trainer.optimizer = {r.adam_beta1, r.adam_beta2, r.adam_epsilon, r.weight_decay, r.max_grad_norm};
+  o.trainer.seed = static_cast<uint64_t>(r.seed);
+  o.batches = {r.micro_batch_size, r.gradient_accumulation_steps, r.max_seq_length, r.sample_packing, static_cast<uint64_t>(r.seed)};
+  o.lr.learning_rate = r.learning_rate;
+  o.lr.scheduler = r.lr_scheduler == Recipe::LrScheduler::linear     ? LrScheduler::linear
+                   : r.lr_scheduler == Recipe::LrScheduler::constant ? LrScheduler::constant
+                                                                     : LrScheduler::cosine;
+  o.warmup = r.warmup_steps;
+  o.num_epochs = r.num_epochs;
+  o.max_steps = r.max_steps.value_or(0);
+  o.eval_steps = r.eval_steps.value_or(0);
+  o.save_steps = r.save_steps.value_or(0);
+  o.save_minutes = r.save_minutes;
+  o.save_total_limit = r.save_total_limit;
+  o.output_dir = r.output_dir;
+  return o;
+}
+
+// Identifies the tokenised data: a changed file under the same name is another run.
+uint64_t data_hash(const Dataset& d) {
+  uint64_t h = 0xcbf29ce484222325u;
+  const auto add = [&](uint64_t v) { h = (h ^ v) * 0x100000001b3u; };
+  for (const Sample& s : d.samples) {
+    add(s.id);
+    add(s.ids.size());
+    for (const int32_t i : s.ids) add(static_cast<uint64_t>(i));
+    for (const uint8_t t : s.trained) add(t);
+  }
+  return h;
+}
+
+}  // namespace
+
+QuantConfig quant_config(const Recipe& r) { return {r.quant_type == Recipe::QuantType::none ? QuantType::none : QuantType::nf4, r.double_quant}; }
+
+DType dtype_of_recipe(Recipe::Dtype dtype) { return dtype == Recipe::Dtype::f32 ? DType::f32 : DType::bf16; }
+
+std::unique_ptr<Context> make_context(const std::string& device, std::optional<int64_t> num_threads) {
+  if (device != "auto" && device != "cpu")
+    throw Error(ErrorCode::device, str("device: found ", device, ", this version has the CPU only"), "use device: cpu");
+  return std::make_unique<Context>(ContextOptions{.num_threads = static_cast<int>(num_threads.value_or(0))});
+}
+
+std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& path, const QuantConfig& quant, bool quiet) {
+  LoadOptions o{.quant = quant};
+  const bool live = !quiet && isatty(STDERR_FILENO);
+  int shown = -1;
+  o.progress = [&](double fraction, const std::string& what) {
+    if (quiet) return;
+    const int percent = static_cast<int>(fraction * 100);
+    if (shown < 0 && !live) std::fprintf(stderr, "%s %s, once (kept in %s)\n", what.c_str(), path.filename().c_str(), default_cache_dir().c_str());
+    if (live && percent != shown) std::fprintf(stderr, "\r%s %s: %3d %%", what.c_str(), path.filename().c_str(), percent);
+    shown = percent;
+  };
+  auto model = load_model(path, o);
+  if (live && shown >= 0) std::fprintf(stderr, "\n");
+  return model;
+}
+
+Session open_session(const Recipe& r, const CommandOptions& options) {
+  Session s;
+  s.options = train_options(r);
+  const ModelConfig config = load_model_config(r.base_model);
+  if (r.max_seq_length > config.max_position_embeddings && !options.quiet)
+    std::fprintf(stderr, "max_seq_length %lld is above the model's %lld, which is used\n", static_cast<long long>(r.max_seq_length), static_cast<long long>(config.max_position_embeddings));
+  s.options.batches.max_seq_length = std::min(r.max_seq_length, config.max_position_embeddings);
+
+  s.tokenizer = load_tokenizer(r.base_model);
+  DataOptions data;
+  data.max_seq_length = s.options.batches.max_seq_length;
+  data.excess_length_strategy = r.excess_length_strategy == Recipe::ExcessLength::truncate ? ExcessLength::truncate
+                                : r.excess_length_strategy == Recipe::ExcessLength::split  ? ExcessLength::split
+                                : r.excess_length_strategy == Recipe::ExcessLength::raise  ? ExcessLength::raise
+                                                                                           : ExcessLength::drop;
+  data.max_excess_fraction = r.max_excess_fraction;
+  data.train_on_inputs = r.train_on_inputs;
+  s.train = read_datasets(dataset_specs(r.datasets), *s.tokenizer, data);
+  if (!r.test_datasets.empty()) {
+    s.eval = read_datasets(dataset_specs(r.test_datasets), *s.tokenizer, data);
+  } else if (r.val_set_size > 0) {
+    s.eval = split_off_validation(s.train, r.val_set_size, static_cast<uint64_t>(r.seed));
+  }
+  for (const Dataset* d : {&s.train, &s.eval})
+    for (const Sample& x : d->samples)
+      for (const int32_t id : x.ids)
+        if (id >= config.vocab_size)
+          throw Error(ErrorCode::model, str(r.base_model, ": the tokenizer gives id ", id, ", the model's vocabulary has ", config.vocab_size), "tokenizer and weights are not of one model");
+
+  s.model = load_with_progress(r.base_model, quant_config(r), options.quiet);
+  s.context = make_context(r.device, r.num_threads);
+
+  const LoraConfig lora{.r = r.lora_r, .lora_alpha = r.lora_alpha, .lora_dropout = r.lora_dropout, .use_rslora = r.use_rslora, .target_modules = r.lora_target_modules};
+  const auto linears = linear_modules(config);
+  std::vector<std::string> paths;
+  for (const auto& m : linears) paths.push_back(m.path);
+  std::vector<AdapterSet::Module> chosen;
+  const auto targets = match_target_modules(lora.target_modules, paths);
+  for (const auto& m : linears)
+    if (std::find(targets.begin(), targets.end(), m.path) != targets.end()) chosen.push_back(m);
+  s.adapters.emplace(lora, chosen, static_cast<uint64_t>(r.seed));
+
+  char hash[17];
+  std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(data_hash(s.train)));
+  s.options.run_key = str("recipe ", recipe_fingerprint(r), ", data ", hash);
+  s.options.base_model_name = !r.hf_base.empty() ? r.hf_base : !config.hf_base.empty() ? config.hf_base : r.base_model;
+  return s;
+}
+
+std::string time_text(double seconds) {
+  char text[64];
+  const auto s = static_cast<long long>(std::llround(seconds));
+  if (seconds < 60)
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+  else if (s < 3600)
+    std::snprintf(text, sizeof text, "%lld min %lld s", s / 60, s % 60);
+  else
+    std::snprintf(text, sizeof text, "%lld h %lld min", s / 3600, s / 60 % 60);
+  return text;
+}
+
+std::string plan_text(const RunPlan& run, const MemoryPlan& memory) {
+  char rows[32];
+  std::snprintf(rows, sizeof rows, "%.1f", run.rows_per_step);
+  std::string out = str(run.rows, " rows -> ", run.micro_batches, " micro-batches of up to ", run.max_tokens, " tokens -> ", run.steps_per_epoch,
+                        " steps per epoch, ", run.total_steps, " in all, about ", rows, " rows per step\n");
+  if (run.total_steps < 50) out += str("only ", run.total_steps, " steps: little may be learned; a smaller gradient_accumulation_steps or more epochs give more\n");
+  out += str("memory, planned (gradient checkpointing: ", memory.schedule, "):\n", memory.table());
+  char overhead[64];
+  std::snprintf(overhead, sizeof overhead, "recompute adds %.0f %% to the products of a step, planned", 100 * memory.recompute_overhead);
+  out += overhead;
+  if (memory.recompute_overhead > 0) out += "; results are the same without it (--no-gradient-checkpointing), memory is not";
+  return out + "\n";
+}
+
+std::string plan_json(const RunPlan& run, const MemoryPlan& memory) {
+  nlohmann::ordered_json j;
+  j["rows"] = run.rows;
+  j["micro_batches_per_epoch"] = run.micro_batches;
+  j["steps_per_epoch"] = run.steps_per_epoch;
+  j["total_steps"] = run.total_steps;
+  j["tokens_per_epoch"] = run.tokens_per_epoch;
+  j["max_tokens"] = run.max_tokens;
+  j["gradient_checkpointing"] = memory.schedule;
+  j["recompute_overhead"] = memory.recompute_overhead;
+  for (const auto& l : memory.lines) j["memory"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"mapped", l.mapped}});
+  j["total_bytes"] = memory.total();
+  j["anonymous_bytes"] = memory.anonymous();
+  return j.dump(2) + "\n";
+}
+
+}  // namespace bantam

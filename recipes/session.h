@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a Recipe to the library's options; what train and plan have in common.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../finetune/data/dataset.h"
+#include "../finetune/train/run.h"
+#include "commands.h"
+#include "recipe.h"
+
+namespace bantam {
+
+/// Everything that stands before step 1.
+struct Session {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  Dataset train, eval;
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<Context> context;
+  std::optional<AdapterSet> adapters;
+  TrainOptions options;  ///< run_key is set, output_dir is the recipe's
+};
+
+/// Reads tokenizer and data, loads the model (quantising it into the cache the first time), makes the adapters.
+/// Progress goes to stderr unless quiet.
+Session open_session(const Recipe& recipe, const CommandOptions& options);
+
+QuantConfig quant_config(const Recipe& recipe);
+DType dtype_of_recipe(Recipe::Dtype dtype);
+/// The CPU, or Error(device): this version has no other.
+std::unique_ptr<Context> make_context(const std::string& device, std::optional<int64_t> num_threads);
+/// load_model with progress on stderr.
+std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& path, const QuantConfig& quant, bool quiet);
+
+/// "3.2 s", "4 min 10 s", "2 h 5 min".
+std::string time_text(double seconds);
+/// A few lines: rows, packs, steps; the memory plan; its schedule.
+std::string plan_text(const RunPlan& run, const MemoryPlan& memory);
+/// The same as JSON text, for plan.json and --json.
+std::string plan_json(const RunPlan& run, const MemoryPlan& memory);
+
+}  // namespace bantam
