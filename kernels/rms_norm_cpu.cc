@@ -71,7 +71,7 @@ void rms_norm_backward_rows(const RmsNormBackwardArgs& a, int64_t begin, int64_t
 
 // Columns [begin, end), at most kWeightColumns of them, of dweight. The sum of a slice of kWeightSlice rows starts at 0
 // and is added to dweight when complete, so the order depends on T alone.
-constexpr int64_t kWeightColumns = 64, kWeightSlice = 64;
+constexpr int64_t kWeightColumns = 128, kWeightSlice = 64;
 template <class TX, class TDy>
 void weight_columns(const RmsNormBackwardArgs& a, int64_t begin, int64_t end) {
   for (int64_t t0 = 0; t0 < a.x.rows; t0 += kWeightSlice) {
