@@ -82,6 +82,12 @@ Value GraphBuilder::gated_act(Value gate, Value up, Act act) {
   return y;
 }
 
+Value GraphBuilder::add(Value a, Value b, const std::string& name) {
+  const Value y = add_value(name, width(a), dtype_);
+  graph_.ops.push_back({.kind = OpKind::add, .module = name, .in = {a, b}, .out = {y}});
+  return y;
+}
+
 Value GraphBuilder::cross_entropy(Value x, const std::string& module) {
   const Value loss = add_value("loss", 1, DType::f32);
   graph_.ops.push_back({.kind = OpKind::cross_entropy, .module = module, .in = {x}, .out = {loss}});

@@ -14,7 +14,7 @@
 
 namespace bantam {
 
-enum class OpKind : uint8_t { embedding, rms_norm, linear, lora_down, rope, attention, gated_act, dropout, cross_entropy };
+enum class OpKind : uint8_t { embedding, rms_norm, linear, lora_down, rope, attention, gated_act, add, dropout, cross_entropy };
 
 /// A value is [T, width]; the index into LayerGraph::values is its identity.
 struct ValueInfo {
@@ -69,6 +69,8 @@ class GraphBuilder {
   Value rope(Value x);
   Value attention(Value q, Value k, Value v);
   Value gated_act(Value gate, Value up, Act act = Act::silu);
+  /// a + b, where no product's epilogue can add it (a norm after a sub-layer).
+  Value add(Value a, Value b, const std::string& name);
   /// Loss of the tail: rows of -log p. `module` names the head's weight.
   Value cross_entropy(Value x, const std::string& module);
   LayerGraph output(Value x);  ///< the value that the next stage reads

@@ -137,6 +137,16 @@ void gated_act_back(OpRun& r) {
                              .dgate_mode = r.mode[0], .dup_mode = r.mode[1]});
 }
 
+// ---- add: y = a + b
+void add_forward(OpRun& r) {
+  if (r.out[0].data != r.in[0].data) copy(r.ctx, {.x = r.in[0], .y = r.out[0]});
+  copy(r.ctx, {.x = r.in[1], .y = r.out[0], .mode = GradMode::add});
+}
+void add_backward(OpRun& r) {
+  for (const size_t i : {size_t{0}, size_t{1}})
+    if (r.din[i]) copy(r.ctx, {.x = r.dout[0], .y = r.din[i], .mode = r.mode[i]});
+}
+
 // ---- dropout (only in front of lora_down)
 void dropout_run(OpRun& r, const TensorView& x, const TensorView& y, GradMode mode) {
   if (!r.step.training) return copy(r.ctx, {.x = x, .y = y, .mode = mode});
@@ -184,6 +194,9 @@ const OpKindInfo& info(OpKind kind) {
       {.name = "gated_act", .backward_reads_in = bit(0) | bit(1), .backward_reads_out = 0, .grad_in = bit(0) | bit(1), .grad_out = bit(0), .nearly_free = true, .loss = false,
        .forward_in_place = 0, .dgrad_over_input = bit(0) | bit(1), .dgrad_over_dout = -1, .dout_passes_through = false,
        .forward = gated_act_forward, .backward = gated_act_back},
+      {.name = "add", .backward_reads_in = 0, .backward_reads_out = 0, .grad_in = bit(0) | bit(1), .grad_out = bit(0), .nearly_free = true, .loss = false,
+       .forward_in_place = 0, .dgrad_over_input = 0, .dgrad_over_dout = 0, .dout_passes_through = true,
+       .forward = add_forward, .backward = add_backward},
       {.name = "dropout", .backward_reads_in = 0, .backward_reads_out = 0, .grad_in = bit(0), .grad_out = bit(0), .nearly_free = true, .loss = false,
        .forward_in_place = -1, .dgrad_over_input = 0, .dgrad_over_dout = -1, .dout_passes_through = false,
        .forward = dropout_forward, .backward = dropout_backward},
