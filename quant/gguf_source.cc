@@ -77,7 +77,7 @@ class GgufSource : public TensorSource {
       if (arch == "llama") heads = permuted_heads(arch, t);
       list_.push_back(
           {name, t.shape, gguf_type_name(t.type), t.type == 30 ? DType::bf16 : DType::f32, file_->path().string()});
-      items_.push_back({&t, heads});
+      items_.push_back({&t, heads, arch.starts_with("gemma") && name.ends_with("norm.weight")});
     }
   }
 
@@ -85,13 +85,16 @@ class GgufSource : public TensorSource {
   std::string fingerprint() const override { return file_->fingerprint(); }
 
   void read_rows(size_t i, int64_t r0, int64_t n, float* out) const override {
-    const auto& [t, heads] = items_.at(i);
-    const auto& s = list_[i];
-    if (r0 < 0 || n < 0 || r0 > s.rows() || n > s.rows() - r0)
-      throw Error(ErrorCode::internal, str("tensor '", s.name, "': rows ", r0, " to ", r0 + n, " of ", s.rows()));
+    const auto& s = tensor_with_rows(i, r0, n);
+    const auto& [t, heads, one_added] = items_[i];
     const int64_t cols = s.cols();
     if (heads == 0) {
-      if (s.shape.size() == 1) return read_vector(*t, r0, n, out);
+      if (s.shape.size() == 1) {
+        read_vector(*t, r0, n, out);
+        if (one_added)
+          for (int64_t k = 0; k < n; ++k) out[k] -= 1.0f;
+        return;
+      }
       const int64_t inner = s.rows() > 0 ? t->rows() / s.rows() : 0;  // rank > 2: file rows per row of ours
       return gguf_decode_rows(*t, r0 * inner, n * inner, out);
     }
@@ -110,7 +113,8 @@ class GgufSource : public TensorSource {
  private:
   struct Item {
     const GgufTensor* tensor;
-    int64_t heads;  // 0: rows stand in HF's order
+    int64_t heads;   // 0: rows stand in HF's order
+    bool one_added;  // gemma's norms: HF keeps w, the converter writes 1 + w
   };
 
   // A vector is one row of the file and many rows of one element here.

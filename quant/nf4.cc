@@ -239,7 +239,7 @@ void for_slabs(int64_t rows, int64_t cols, ThreadPool& pool, const std::function
 }  // namespace detail
 
 Nf4Matrix nf4_quantise(const TensorSource& source, size_t i, bool double_quant, ThreadPool& pool) {
-  const SourceTensor& t = source.tensors().at(i);
+  const SourceTensor& t = source.tensor_with_rows(i, 0, 0);
   const int64_t rows = t.rows(), cols = t.cols();
   Nf4Matrix m = allocate(rows, cols);
   NonFinite bad;
@@ -285,7 +285,7 @@ void decode_weight(const WeightView& w, int64_t first, int64_t n, float* out) {
 }
 
 WeightError weight_error(const TensorSource& source, size_t i, const WeightView& w) {
-  const SourceTensor& t = source.tensors().at(i);
+  const SourceTensor& t = source.tensor_with_rows(i, 0, 0);
   const int64_t rows = t.rows(), cols = t.cols(), step = detail::slab_rows(rows, cols);
   WeightError e;
   double sum = 0, sum_source = 0;

@@ -17,12 +17,16 @@ int64_t TensorSource::find(std::string_view name) const {
   return it == list.end() ? -1 : it - list.begin();
 }
 
-namespace {
-
-void check_rows(const SourceTensor& t, int64_t r0, int64_t n) {
+const SourceTensor& TensorSource::tensor_with_rows(size_t i, int64_t r0, int64_t n) const {
+  const auto& list = tensors();
+  if (i >= list.size()) throw Error(ErrorCode::internal, str("tensor ", i, " of ", list.size()));
+  const SourceTensor& t = list[i];
   if (r0 < 0 || n < 0 || r0 > t.rows() || n > t.rows() - r0)
     throw Error(ErrorCode::internal, str("tensor '", t.name, "': rows ", r0, " to ", r0 + n, " of ", t.rows()));
+  return t;
 }
+
+namespace {
 
 class MemorySource : public TensorSource {
  public:
@@ -44,8 +48,7 @@ class MemorySource : public TensorSource {
   }
   const std::vector<SourceTensor>& tensors() const override { return list_; }
   void read_rows(size_t i, int64_t r0, int64_t n, float* out) const override {
-    const auto& t = list_.at(i);
-    check_rows(t, r0, n);
+    const auto& t = tensor_with_rows(i, r0, n);
     std::copy_n(values_[i].begin() + r0 * t.cols(), n * t.cols(), out);
   }
   std::string fingerprint() const override { return fingerprint_; }
@@ -65,8 +68,7 @@ class FolderSource : public TensorSource {
   }
   const std::vector<SourceTensor>& tensors() const override { return list_; }
   void read_rows(size_t i, int64_t r0, int64_t n, float* out) const override {
-    const auto& t = list_.at(i);
-    check_rows(t, r0, n);
+    const auto& t = tensor_with_rows(i, r0, n);
     safetensors_decode(*folder_.items[i].file, *folder_.items[i].entry, r0 * t.cols(), n * t.cols(), out);
   }
   std::string fingerprint() const override { return folder_.fingerprint(); }

@@ -40,6 +40,8 @@ class TensorSource {
   virtual std::string fingerprint() const = 0;
   /// Index of a tensor by HF name; -1 when there is none.
   int64_t find(std::string_view name) const;
+  /// Tensor i, after checking that it has rows [r0, r0 + n): Error(internal) else. For implementations and callers.
+  const SourceTensor& tensor_with_rows(size_t i, int64_t r0, int64_t n) const;
 };
 
 /// Tensors given in memory (tests, embedders): name -> (shape, values).

@@ -170,9 +170,7 @@ class StoreSource : public TensorSource {
   const std::vector<SourceTensor>& tensors() const override { return list_; }
   std::string fingerprint() const override { return store_->fingerprint(); }
   void read_rows(size_t i, int64_t r0, int64_t n, float* out) const override {
-    const auto& t = list_.at(i);
-    if (r0 < 0 || n < 0 || r0 > t.rows() || n > t.rows() - r0)
-      throw Error(ErrorCode::internal, str("tensor '", t.name, "': rows ", r0, " to ", r0 + n, " of ", t.rows()));
+    const auto& t = tensor_with_rows(i, r0, n);
     if (const WeightView* w = store_->find_matrix(t.name)) {
       decode_weight(*w, r0 * t.cols(), n * t.cols(), out);
     } else {
