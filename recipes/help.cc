@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "help.h"
+
+#include <algorithm>
+
+#include "../kernels/error.h"
+#include "key_table.h"
+
+namespace bantam {
+namespace {
+
+constexpr size_t kIndent = 8, kWidth = 100;
+
+/// Paragraph of words, indented.
+std::string wrapped(const std::string& text) {
+  std::string out, line(kIndent, ' ');
+  size_t start = 0;
+  bool first = true;
+  while (start < text.size()) {
+    const size_t space = std::min(text.find(' ', start), text.size());
+    if (!first && line.size() + 1 + space - start > kWidth) {
+      out += line + "\n";
+      line = std::string(kIndent, ' ');
+      first = true;
+    }
+    line += (first ? "" : " ") + text.substr(start, space - start);
+    first = false;
+    start = space + 1;
+  }
+  return out + line + "\n";
+}
+
+std::string argument_of(const KeySpec& key) {
+  switch (key.type) {
+    case KeyType::boolean:
+      return "[=true|false]";
+    case KeyType::integer:
+      return key.word.empty() ? " N" : " N|" + key.word;
+    case KeyType::number:
+      return " X";
+    case KeyType::steps:
+      return key.word.empty() ? " N|FRACTION" : " N|FRACTION|" + key.word;
+    case KeyType::size:
+      return key.word.empty() ? " SIZE" : " SIZE|" + key.word;
+    case KeyType::choice: {
+      std::string out;
+      for (const ChoiceValue& value : key.values) {
+        if (available(value.since)) out += (out.empty() ? "" : "|") + value.name;
+      }
+      return key.name == "gradient_checkpointing" ? "[=" + out + "]" : " " + out;
+    }
+    case KeyType::path:
+      return " PATH";
+    case KeyType::list:
+    case KeyType::targets:
+      return " NAME,NAME";
+    case KeyType::datasets:
+      return " FILE";
+    case KeyType::save:
+      return " '{save: [NAME]}'";
+    case KeyType::text:
+    case KeyType::opaque:
+      return " TEXT";
+  }
+  return {};
+}
+
+std::string key_flags() {
+  std::string out;
+  for (const std::string& section : sections()) {
+    std::string body;
+    for (const KeySpec& key : key_table()) {
+      if (key.section != section || !key.has_field()) continue;
+      body += "    " + flag_of(key.name) + argument_of(key);
+      if (key.type == KeyType::boolean || key.name == "gradient_checkpointing")
+        body += ", --no-" + flag_of(key.name).substr(2);
+      body += "\n";
+      std::string text = key.help;
+      if (key.required) {
+        text += " Required.";
+      } else {
+        text += " Default: " + default_text(key) + ".";
+      }
+      std::string aliases;
+      for (const Alias& alias : key.aliases) {
+        if (alias.kind == AliasKind::rename) aliases += (aliases.empty() ? "" : ", ") + flag_of(alias.name);
+      }
+      if (!aliases.empty()) text += " Also " + aliases + ".";
+      body += wrapped(text);
+    }
+    if (!body.empty()) out += "\n  " + section + "\n" + body;
+  }
+  return out;
+}
+
+constexpr char kExitCodes[] = R"(
+EXIT CODES
+    0 done                      5 does not fit into memory
+    1 internal error            6 device
+    2 recipe, flags             7 numbers that are not finite
+    3 dataset files             8 input and output: disk full, permission, lock
+    4 model files              75 stopped early, can be resumed
+  130 and 143: interrupted, can be resumed
+)";
+
+constexpr char kCommonOptions[] = R"(
+OPTIONS
+    --json      results as JSON on standard output
+    --quiet     no progress and no notes
+    -h, --help  this text
+  Results go to standard output, progress and messages to standard error. NO_COLOR is honoured.
+)";
+
+constexpr char kProgram[] = R"(bantam - fine-tunes language models with QLoRA, with activation checkpointing built in
+
+USAGE
+    bantam COMMAND [ARGUMENTS]
+
+COMMANDS
+    init MODEL DATA        write a recipe for a model and a dataset
+    validate RECIPE        check a recipe; --resolved prints it in full
+    plan RECIPE            how much memory and time a run takes, before it starts
+    train RECIPE           fine-tune
+    generate MODEL|RUN     continue a prompt
+    quantize MODEL OUT     write a model in 4 bits
+    config-schema          all recipe keys as JSON Schema
+
+EXAMPLES
+    bantam train --base-model ./models/SmolLM2-135M --data rows.jsonl
+    bantam init ./models/SmolLM2-135M rows.jsonl && bantam plan recipe.yaml && bantam train recipe.yaml
+    bantam train recipe.yaml --max-seq-length 4096 --no-gradient-checkpointing
+    bantam generate ./outputs/my-run --prompt "Question: Why?"
+
+OPTIONS
+    -h, --help   this text; bantam COMMAND --help explains a command
+    --version    version
+)";
+
+constexpr char kTrain[] = R"(bantam train - fine-tune a model
+
+USAGE
+    bantam train RECIPE [KEY=VALUE...] [FLAGS]
+    bantam train --base-model MODEL --data FILE [FLAGS]
+
+DESCRIPTION
+    Trains LoRA adapters on a frozen base model that is held in 4 bits. The run is planned first: rows, steps, memory. It is
+    refused before step 1 when it does not fit. The adapter, checkpoints, metrics and the resolved recipe go to output_dir.
+    An unfinished run of the same recipe goes on from its last checkpoint. Ctrl-C stops after the running micro-batch and
+    saves; again stops at once.
+
+    Every recipe key is a flag; a flag wins over the recipe, the recipe over the default. Without a recipe output_dir is
+    ./outputs/MODEL-DATA. If memory is short: gradient checkpointing first, then a smaller --loss-chunk-bytes, then a smaller
+    --micro-batch-size with more --gradient-accumulation-steps, and only then a shorter --max-seq-length.
+
+EXAMPLES
+    bantam train recipe.yaml
+    bantam train recipe.yaml --max-seq-length 4096 --gradient-checkpointing=selective
+    bantam train recipe.yaml learning_rate=1e-4 training.num_epochs=2
+    bantam train --base-model ./models/SmolLM2-135M --data rows.jsonl --output-dir ./outputs/mine
+
+    --resume      go on although num_epochs, learning_rate or the like differ from the run in output_dir
+    --overwrite   start anew in a folder that holds a run
+    --set KEY=VALUE  a key by its recipe name; may be repeated, as may --data
+)";
+
+constexpr char kPlan[] = R"(bantam plan - how much memory and time a run takes
+
+USAGE
+    bantam plan RECIPE [KEY=VALUE...] [FLAGS]
+    bantam plan --base-model MODEL --data FILE [FLAGS]
+
+DESCRIPTION
+    Reads the model's shape and the data, and prints rows, packs and steps, and the peak of memory line by line: weights,
+    adapters, gradients, optimiser state, saved activations, recompute, loss chunk, workspace. Nothing is trained.
+    All flags of bantam train are taken.
+
+EXAMPLES
+    bantam plan recipe.yaml
+    bantam plan recipe.yaml --max-seq-length 8192 --json
+)";
+
+constexpr char kQuantize[] = R"(bantam quantize - write a model in 4 bits
+
+USAGE
+    bantam quantize MODEL OUT [FLAGS]
+
+DESCRIPTION
+    Reads a folder with safetensors files or a .gguf file and writes a folder in NF4 in the layout of bitsandbytes.
+
+EXAMPLES
+    bantam quantize ./models/SmolLM2-135M ./models/SmolLM2-135M-nf4
+
+FLAGS
+    --double-quant[=true|false], --no-double-quant
+        Quantise the block scales too. Default: true.
+    --num-threads N|auto
+        CPU threads. Default: auto.
+    --overwrite
+        Replace OUT where it exists.
+)";
+
+constexpr char kGenerate[] = R"(bantam generate - continue a prompt
+
+USAGE
+    bantam generate MODEL|RUN --prompt TEXT [FLAGS]
+
+DESCRIPTION
+    MODEL is a folder with safetensors files or a .gguf file; RUN is the output_dir of a training run, which knows its base
+    model and adapter. The text goes to standard output.
+
+EXAMPLES
+    bantam generate ./outputs/my-run --prompt "Question: Why?"
+    bantam generate ./models/SmolLM2-135M --adapter ./outputs/my-run --prompt - < prompt.txt
+
+FLAGS
+    --prompt TEXT          the prompt; - reads it from standard input
+    --adapter PATH         an adapter folder to use with MODEL
+    --max-new-tokens N     most tokens to add. Default: 128.
+    --temperature X        0 always takes the likeliest token. Default: 0.
+    --top-p X              sample from the likeliest tokens that make up this share. Default: 1.
+    --seed N               of the sampling. Default: 42.
+    --raw                  encode the prompt without the tokenizer's special tokens
+    --dtype auto|bf16|f32  of activations. Default: auto.
+    --quant-type nf4|none  how the weights are held. Default: as the run was trained, or nf4.
+    --num-threads N|auto   CPU threads. Default: auto.
+)";
+
+constexpr char kValidate[] = R"(bantam validate - check a recipe
+
+USAGE
+    bantam validate RECIPE [KEY=VALUE...] [FLAGS]
+
+DESCRIPTION
+    Reports every error of a recipe with its line, and checks that the model and the datasets exist. All flags of bantam
+    train are taken.
+
+EXAMPLES
+    bantam validate recipe.yaml
+    bantam validate recipe.yaml --resolved > full.yaml
+
+FLAGS
+    --resolved   print the recipe with every key and its value
+    --no-files   do not look at the model and the datasets
+)";
+
+constexpr char kSchema[] = R"(bantam config-schema - all recipe keys as JSON Schema
+
+USAGE
+    bantam config-schema
+
+EXAMPLES
+    bantam config-schema > bantam.schema.json
+)";
+
+constexpr char kInit[] = R"(bantam init - write a recipe for a model and a dataset
+
+USAGE
+    bantam init MODEL DATA [--output FILE] [--overwrite]
+
+DESCRIPTION
+    Looks at the first row of DATA for its shape and writes a commented recipe with the keys that people change.
+
+EXAMPLES
+    bantam init ./models/SmolLM2-135M rows.jsonl
+    bantam init ./models/SmolLM2-135M rows.jsonl --output - | less
+
+FLAGS
+    --output FILE   where to write; - is standard output. Default: recipe.yaml.
+    --overwrite     replace FILE where it exists
+)";
+
+}  // namespace
+
+std::string flag_of(const std::string& key) {
+  std::string flag = "--" + key;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+std::string help_text(const std::string& command) {
+  const std::string ending = std::string(kCommonOptions) + kExitCodes;
+  if (command == "train") return kTrain + std::string("\nFLAGS\n") + key_flags().substr(1) + ending;
+  if (command == "plan") return kPlan + ending;
+  if (command == "quantize") return kQuantize + ending;
+  if (command == "generate") return kGenerate + ending;
+  if (command == "validate") return kValidate + ending;
+  if (command == "config-schema") return kSchema + ending;
+  if (command == "init") return kInit + ending;
+  return std::string(kProgram) + kExitCodes;
+}
+
+}  // namespace bantam

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolved.h"
+
+#include "../kernels/error.h"
+
+namespace bantam {
+namespace {
+
+/// Keys that only stand for another key are not written.
+bool written(const KeySpec& key, const Recipe& recipe) {
+  if (!key.has_field()) return false;
+  if (key.name == "effective_batch_size") return recipe.effective_batch_size.has_value();
+  if (key.name == "selective_checkpointing") return !recipe.selective_checkpointing.empty();
+  if (key.name == "gradient_accumulation_steps") return !recipe.effective_batch_size.has_value();
+  return true;
+}
+
+std::string value_of(const KeySpec& key, const Recipe& recipe) {
+  return format_value(key, key.get(recipe, key));
+}
+
+}  // namespace
+
+std::string to_yaml(const Recipe& recipe, const std::string& comment) {
+  std::string out;
+  if (!comment.empty()) out += "# " + comment + "\n";
+  for (const std::string& section : sections()) {
+    std::string body;
+    for (const KeySpec& key : key_table()) {
+      if (key.section != section || !written(key, recipe)) continue;
+      if (key.type == KeyType::datasets && value_of(key, recipe) != "[]") {
+        body += "  " + key.name + ":\n";
+        for (const Recipe::Dataset& d : std::get<std::vector<Recipe::Dataset>>(key.get(recipe, key))) {
+          const std::string one = format_value(key, std::vector<Recipe::Dataset>{d});
+          body += "    - " + one.substr(1, one.size() - 2) + "\n";
+        }
+      } else {
+        body += "  " + key.name + ": " + value_of(key, recipe) + "\n";
+      }
+    }
+    if (!body.empty()) out += section + ":\n" + body;
+  }
+  return out;
+}
+
+std::string recipe_fingerprint(const Recipe& recipe) {
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  const auto add = [&](const std::string& text) {
+    for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  };
+  for (const KeySpec& key : key_table()) {
+    if (key.has_field() && key.changes_results) add(key.name + ": " + value_of(key, recipe) + "\n");
+  }
+  std::string hex(16, '0');
+  for (size_t i = 0; i < 16; ++i) hex[15 - i] = "0123456789abcdef"[(hash >> (4 * i)) & 15];
+  return hex;
+}
+
+std::vector<RecipeDifference> recipe_differences(const Recipe& before, const Recipe& after) {
+  std::vector<RecipeDifference> out;
+  for (const KeySpec& key : key_table()) {
+    if (!key.has_field() || key.resume == Resume::ignored) continue;
+    const std::string a = value_of(key, before), b = value_of(key, after);
+    if (a != b) out.push_back({str(key.section, ".", key.name), a, b, key.changes_results, key.resume});
+  }
+  return out;
+}
+
+}  // namespace bantam
