@@ -24,6 +24,7 @@ std::string DataReport::to_json() const {
   j["longest_row"] = longest_row;
   j["longest_kept"] = longest_kept;
   j["max_seq_length"] = max_seq_length;
+  j["bytes_without_token"] = bytes_without_token;
   auto& list = j["affected"] = nlohmann::ordered_json::array();
   for (const RowRef& r : affected) {
     list.push_back({{"file", r.file}, {"line", r.line}, {"tokens", r.tokens}, {"what", r.what}});
@@ -49,6 +50,9 @@ std::string DataReport::summary() const {
   if (affected.size() > kShown) {
     out += str("  and ", grouped(static_cast<int64_t>(affected.size() - kShown)),
                " more, each with its line in the report\n");
+  }
+  if (bytes_without_token > 0) {
+    out += str(grouped(bytes_without_token), " bytes have no token in this vocabulary and are left out.\n");
   }
   if (rows_too_long > 0) {
     out += str(

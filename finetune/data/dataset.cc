@@ -95,14 +95,16 @@ class Reader {
  private:
   DataReport& report() { return out_.report; }
 
-  Sample encode(const nlohmann::json& row, const DatasetSpec& spec, const JsonlReader& in) const {
+  Sample encode(const nlohmann::json& row, const DatasetSpec& spec, const JsonlReader& in) {
     Sample s;
+    size_t lost = 0;
     const auto append = [&](const std::vector<int32_t>& ids, bool trained) {
       s.ids.insert(s.ids.end(), ids.begin(), ids.end());
       s.trained.resize(s.ids.size(), trained ? 1 : 0);
     };
     const auto encode_text = [&](const std::string& field, bool special) {
       const std::string& value = text_field(row, field, in);
+      lost += tokenizer_.unencodable(value);
       try {
         auto ids = tokenizer_.encode(value, {.add_special = special, .parse_special = false});
         // EOS ends the row, not the prompt; it is added once, below.
@@ -120,6 +122,11 @@ class Reader {
     }
     append({tokenizer_.eos_id()}, true);
     s.trained[0] = 0;  // nothing stands before it
+    if (lost > 0) {
+      report().bytes_without_token += static_cast<int64_t>(lost);
+      report().affected.push_back({in.file(), in.line(), static_cast<int64_t>(s.ids.size()),
+                                   str(grouped(static_cast<int64_t>(lost)), " bytes without a token left out")});
+    }
     return s;
   }
 

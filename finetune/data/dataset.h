@@ -51,7 +51,8 @@ struct DataReport {
   int64_t samples = 0;                                          ///< more than rows_kept where rows were split
   int64_t tokens = 0, supervised_tokens = 0, longest_kept = 0;  ///< of the samples
   int64_t tokens_lost = 0, longest_row = 0, max_seq_length = 0;
-  std::vector<RowRef> affected;  ///< each cut, split or dropped row, in file order
+  int64_t bytes_without_token = 0;  ///< of the texts; the vocabulary cannot say them
+  std::vector<RowRef> affected;     ///< each cut, split or dropped row, and those with such bytes, in file order
   std::string to_json() const;
   std::string summary()
       const;  ///< a few lines for people; says to turn checkpointing on before cutting, where rows were hit

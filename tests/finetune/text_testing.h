@@ -1,69 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders, files and a small GGUF writer for the tests of tokenizers and datasets.
+// What the tests of tokenizers and datasets share, over the helpers of the container tests.
 #pragma once
-#include <unistd.h>
-
-#include <atomic>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "kernels/error.h"
+#include "quant/quant_testing.h"
 
 namespace bantam::testing {
 
-namespace fs = std::filesystem;
-
-/// A folder of its own, removed at the end.
-class TempFolder {
- public:
-  TempFolder() {
-    static std::atomic<int> count{0};
-    path_ = fs::temp_directory_path() / str("bantam_text_", getpid(), "_", count++);
-    fs::create_directories(path_);
-  }
-  ~TempFolder() {
-    std::error_code ec;
-    fs::remove_all(path_, ec);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  fs::path write(const std::string& name, std::string_view content) const {
-    std::ofstream out(path_ / name, std::ios::binary);
-    out.write(content.data(), static_cast<std::streamsize>(content.size()));
-    return path_ / name;
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-inline std::string read_all(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// The message and hint of the Error that `f` throws, "code|message|hint"; empty when it throws none.
-template <class F>
-std::string error_of(const F& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return str(static_cast<int>(e.code()), "|", e.what(), "|", e.hint());
-  }
-  return {};
-}
-inline bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
 inline const nlohmann::json& text_golden() {
-  static const nlohmann::json j = nlohmann::json::parse(read_all(fs::path(BANTAM_TESTS_DIR) / "golden" / "text_golden.json"));
+  static const nlohmann::json j =
+      nlohmann::json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "text_golden.json"));
   return j;
+}
+
+/// The vocabulary of that name in the golden file's list.
+inline const nlohmann::json& golden_entry(const char* list, std::string_view name) {
+  for (const auto& entry : text_golden().at(list)) {
+    if (entry.at("name") == name) return entry;
+  }
+  throw Error(ErrorCode::internal, str("no golden ", name));
 }
 
 inline std::string from_base64(std::string_view text) {
@@ -79,55 +38,50 @@ inline std::string from_base64(std::string_view text) {
   return out;
 }
 
-/// GGUF 3 with metadata only.
-class GgufWriter {
+/// "1 2 3", so that a failed comparison shows both sides.
+inline std::string ids_text(std::span<const int32_t> ids) {
+  std::string out;
+  for (const int32_t id : ids) out += (out.empty() ? "" : " ") + std::to_string(id);
+  return out;
+}
+
+inline std::string array_of(uint32_t type, size_t n, const std::string& values) {
+  return raw(type) + raw(uint64_t{n}) + values;
+}
+
+/// Text of random code points from all planes, spaces and ASCII often; reproducible.
+class RandomText {
  public:
-  void text(const std::string& key, std::string_view v) { put_key(key, 8), put_text(body_, v); }
-  void u32(const std::string& key, uint32_t v) { put_key(key, 4), put(body_, v); }
-  void boolean(const std::string& key, bool v) { put_key(key, 7), body_.push_back(v ? 1 : 0); }
-  void texts(const std::string& key, const std::vector<std::string>& v) {
-    put_array(key, 8, v.size());
-    for (const auto& s : v) put_text(body_, s);
+  explicit RandomText(uint64_t seed) : state_(seed) {}
+  uint32_t next() {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<uint32_t>(state_ >> 33);
   }
-  void floats(const std::string& key, const std::vector<float>& v) {
-    put_array(key, 6, v.size());
-    for (const float x : v) put(body_, x);
+  std::string utf8(size_t characters) {
+    std::string out;
+    for (size_t i = 0; i < characters; ++i) {
+      static constexpr uint32_t kLimits[] = {0x80, 0x80, 0x80, 0x250, 0x3000, 0xD800, 0x10FFFF};
+      uint32_t c = next() % 6 == 0 ? ' ' : next() % kLimits[next() % std::size(kLimits)];
+      if (c >= 0xD800 && c < 0xE000) c = 0x2029;
+      append(out, c);
+    }
+    return out;
   }
-  void integers(const std::string& key, const std::vector<int32_t>& v) {
-    put_array(key, 5, v.size());
-    for (const int32_t x : v) put(body_, x);
-  }
-  std::string bytes() const {
-    std::string out = "GGUF";
-    put(out, uint32_t{3});
-    put(out, uint64_t{0});
-    put(out, keys_);
-    return out + body_;
+  std::string bytes(size_t n) {
+    std::string out;
+    for (size_t i = 0; i < n; ++i) out.push_back(static_cast<char>(next()));
+    return out;
   }
 
  private:
-  template <class T>
-  static void put(std::string& out, T v) {
-    char raw[sizeof v];
-    std::memcpy(raw, &v, sizeof v);
-    out.append(raw, sizeof v);
+  static void append(std::string& out, uint32_t c) {
+    const auto put = [&](uint32_t b) { out.push_back(static_cast<char>(b)); };
+    if (c < 0x80) return put(c);
+    if (c < 0x800) return put(0xC0 | c >> 6), put(0x80 | (c & 63));
+    if (c < 0x10000) return put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63));
+    put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 63)), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63));
   }
-  static void put_text(std::string& out, std::string_view v) {
-    put(out, uint64_t{v.size()});
-    out.append(v);
-  }
-  void put_key(const std::string& key, uint32_t type) {
-    put_text(body_, key);
-    put(body_, type);
-    ++keys_;
-  }
-  void put_array(const std::string& key, uint32_t type, size_t n) {
-    put_key(key, 9);
-    put(body_, type);
-    put(body_, uint64_t{n});
-  }
-  std::string body_;
-  uint64_t keys_ = 0;
+  uint64_t state_;
 };
 
 }  // namespace bantam::testing

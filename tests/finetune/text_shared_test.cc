@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same with the vocabularies of real models, where they are at hand.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "finetune/text/tokenizer.h"
+#include "text_testing.h"
+
+using namespace bantam;
+using namespace bantam::testing;
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
+
+bool missing(const fs::path& path) {
+  if (fs::exists(path)) return false;
+  MESSAGE("skipped, not here: " << path.string());
+  return true;
+}
+
+fs::path shared(const std::string& name) {
+  return fs::path(BANTAM_SHARED_DATA) / name;
+}
+
+// A file as the tokenizer of a folder of its own.
+std::shared_ptr<const Tokenizer> load_alone(const fs::path& file) {
+  TempDir dir;
+  fs::copy_file(file, dir / (file.extension() == ".json" ? "tokenizer.json" : "tokenizer.model"));
+  return load_tokenizer(dir.path());
+}
+
+// The texts of ggml-vocab-test.inp and the ids of a .out file, which stand one text and one line of ids for each.
+void check_ggml(const Tokenizer& tokenizer, const std::string& out_name) {
+  const fs::path in = shared("tokenizers/llama_cpp/ggml-vocab-test.inp"),
+                 out = shared("tokenizers/llama_cpp/" + out_name);
+  if (missing(in) || missing(out)) return;
+  const std::string texts = read_file(in), separator = "\n__ggml_vocab_test__\n";
+  std::istringstream lines(read_file(out));
+  size_t at = 0, count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const size_t end = texts.find(separator, at);
+    REQUIRE(end != std::string::npos);
+    const std::string text = texts.substr(at, end - at);
+    at = end + separator.size();
+    std::istringstream numbers(line);
+    std::vector<int32_t> want;
+    for (int32_t id = 0; numbers >> id;) want.push_back(id);
+    CAPTURE(text);
+    CHECK(ids_text(tokenizer.encode(text, kPlain)) == ids_text(want));
+    CHECK(tokenizer.decode(want) == text);
+  }
+  CHECK(count > 40);
+}
+
+}  // namespace
+
+TEST_CASE("vocabularies of real models give the ids of their reference") {
+  const auto golden = json::parse(read_file(fs::path(BANTAM_TESTS_DIR) / "golden" / "text_shared_golden.json"));
+  const auto& texts = text_golden().at("texts");
+  for (const auto& entry : golden) {
+    const fs::path path = shared("tokenizers/" + entry.at("file").get<std::string>());
+    if (missing(path)) continue;
+    const auto tokenizer = load_alone(path);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const auto text = texts[i].get<std::string>();
+      CAPTURE(path.string());
+      CAPTURE(text);
+      CHECK(ids_text(tokenizer->encode(text, kPlain)) == ids_text(entry.at("ids")[i].get<std::vector<int32_t>>()));
+    }
+  }
+}
+
+TEST_CASE("llama.cpp's texts: GPT-2 and Llama 2, as JSON, as SentencePiece and as GGUF") {
+  for (const auto& [file, out] : {std::pair("llama_cpp/ggml-vocab-gpt-2.gguf", "ggml-vocab-gpt-2.out"),
+                                  std::pair("llama_cpp/ggml-vocab-llama-spm.gguf", "ggml-vocab-llama-spm.out"),
+                                  std::pair("llama_cpp/ggml-vocab-phi-3.gguf", "ggml-vocab-phi-3.out")}) {
+    const fs::path path = shared(std::string("tokenizers/") + file);
+    CAPTURE(file);
+    if (!missing(path)) check_ggml(*load_tokenizer(path), out);
+  }
+  for (const auto& [file, out] : {std::pair("gpt2/tokenizer.json", "ggml-vocab-gpt-2.out"),
+                                  std::pair("llama2/tokenizer.model", "ggml-vocab-llama-spm.out")}) {
+    const fs::path path = shared(std::string("tokenizers/") + file);
+    CAPTURE(file);
+    if (!missing(path)) check_ggml(*load_alone(path), out);
+  }
+}
+
+TEST_CASE("kinds that are not read are named") {
+  const std::pair<const char*, const char*> files[] = {
+      {"tokenizers/phi3/tokenizer.json", "SentencePiece-style BPE"},
+      {"tokenizers/llama3/tokenizer.model", "tiktoken"},
+      {"tokenizers/tiny/torchtitan_tokenizer.json", "merges"},
+      {"tokenizers/tiny/pytorch_test_hf_tokenizer.json", "Replace"},
+      {"tokenizers/tiny/torchtune_tokenizer_gemma_cropped.json", "SentencePiece-style BPE"}};
+  for (const auto& [name, part] : files) {
+    if (missing(shared(name))) continue;
+    CAPTURE(name);
+    const std::string error = error_of([&] { load_alone(shared(name)); });
+    CAPTURE(error);
+    CHECK(contains(error, part));
+  }
+}
+
+TEST_CASE("the vocabulary of a tiny story model") {
+  const fs::path model = shared("models/tinyllamas-stories-260k-f32.gguf"),
+                 golden = shared("models/stories260K_golden.json");
+  if (missing(model) || missing(golden)) return;
+  const auto tokenizer = load_tokenizer(model);
+  const auto j = json::parse(read_file(golden));
+  for (const auto& s : j.at("sequences")) {
+    if (!s.contains("text")) continue;
+    CHECK(ids_text(tokenizer->encode(s.at("text").get<std::string>())) ==
+          ids_text(s.at("ids").get<std::vector<int32_t>>()));
+  }
+  CHECK(tokenizer->adds_bos());
+}
