@@ -49,6 +49,7 @@ size_t live_peak(const std::vector<Interval>& intervals) {
 }
 
 size_t place(std::vector<Interval>& v) {
+  if (v.empty()) return 0;
   const size_t lower = live_peak(v);
   std::vector<size_t> order(v.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -78,6 +79,22 @@ size_t place(std::vector<Interval>& v) {
     if (const size_t p = first_fit(trial, order); p < best_peak) {
       best_peak = p;
       best = trial;
+    }
+  }
+  // Small problems have few values to hide a gap behind, and are cheap: try neighbours of the best order.
+  std::vector<size_t> kept(v.size());
+  std::iota(kept.begin(), kept.end(), size_t{0});
+  std::stable_sort(kept.begin(), kept.end(), [&](size_t a, size_t b) { return best[a].offset < best[b].offset; });
+  uint64_t random = 1;
+  const auto draw = [&] { return static_cast<size_t>((random = random * 6364136223846793005u + 1442695040888963407u) >> 33) % kept.size(); };
+  const size_t tries = std::min<size_t>(600, 60'000'000 / (v.size() * v.size() + 1));
+  for (size_t t = 0; t < tries && best_peak > lower + lower / 200; ++t) {
+    order = kept;
+    for (int moves = 0; moves < 1 + static_cast<int>(t % 3); ++moves) std::swap(order[draw()], order[draw()]);
+    if (const size_t p = first_fit(trial, order); p <= best_peak) {
+      kept = order;
+      if (p < best_peak) best = trial;
+      best_peak = p;
     }
   }
   v = std::move(best);

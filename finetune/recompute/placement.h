@@ -18,7 +18,7 @@ size_t live_peak(const std::vector<Interval>& intervals);
 
 /// Gives every interval an offset (multiples of 64) such that intervals that share a step never overlap; returns the
 /// end of the highest. Long-lived first, then large, each at the lowest free place; where that leaves a gap to
-/// live_peak, the intervals around the peak are moved to the front and it is tried again. Deterministic.
+/// live_peak, the intervals around the peak are moved to the front, then random exchanges are tried. Deterministic.
 size_t place(std::vector<Interval>& intervals);
 
 }  // namespace bantam

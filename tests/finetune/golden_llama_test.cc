@@ -26,7 +26,8 @@ nlohmann::json read_json(const fs::path& p) {
 
 std::vector<Sample> golden_samples(const fs::path& root) {
   std::vector<Sample> out;
-  for (const auto& s : read_json(root / "batch.json").at("sequences")) {
+  const auto batch = read_json(root / "batch.json");
+  for (const auto& s : batch.at("sequences")) {
     Sample x;
     x.id = out.size();
     x.ids = s.at("ids").get<std::vector<int32_t>>();
