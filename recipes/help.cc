@@ -158,9 +158,13 @@ EXAMPLES
     bantam train recipe.yaml learning_rate=1e-4 training.num_epochs=2
     bantam train --base-model ./models/SmolLM2-135M --data rows.jsonl --output-dir ./outputs/mine
 
-    --resume      go on although num_epochs, learning_rate or the like differ from the run in output_dir
-    --overwrite   start anew in a folder that holds a run
-    --set KEY=VALUE  a key by its recipe name; may be repeated, as may --data
+FLAGS
+    --resume
+        Go on although num_epochs, learning_rate or the like differ from the run in output_dir.
+    --overwrite
+        Start anew in a folder that holds a run.
+    --set KEY=VALUE
+        A key by its recipe name; may be repeated, as may --data.
 )";
 
 constexpr char kPlan[] = R"(bantam plan - how much memory and time a run takes
@@ -279,7 +283,7 @@ std::string flag_of(const std::string& key) {
 
 std::string help_text(const std::string& command) {
   const std::string ending = std::string(kCommonOptions) + kExitCodes;
-  if (command == "train") return kTrain + std::string("\nFLAGS\n") + key_flags().substr(1) + ending;
+  if (command == "train") return kTrain + key_flags() + ending;
   if (command == "plan") return kPlan + ending;
   if (command == "quantize") return kQuantize + ending;
   if (command == "generate") return kGenerate + ending;

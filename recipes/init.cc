@@ -74,8 +74,10 @@ std::string init_recipe(const std::string& model, const std::string& data, Recip
       const KeySpec& key = *find_key(name);
       if (key.section != section) continue;
       std::string help = key.help;
-      if (key.type == KeyType::choice) help += str(" (", expected(key), ")");
-      body += comment(help) + "  " + key.name + ":";
+      if (key.type == KeyType::choice) help += " O" + expected(key).substr(1) + ".";
+      // Without evaluation data it would only earn a note.
+      const bool commented = key.name == "eval_steps";
+      body += comment(help) + (commented ? "  # " : "  ") + key.name + ":";
       if (key.name == "base_model") {
         body += " " + quote_yaml(model) + "\n";
       } else if (key.name == "datasets") {

@@ -118,6 +118,7 @@ void Loader::leaf(const YamlNode& name, const YamlNode& value, const std::string
       fail(place, str("found nothing, expected ", expected(*key)));
       return;
     }
+    if (!key->has_field()) return;
     notices_.push_back(str(show_place(file_, place), ": no value, the default (", default_text(*key), ") is used"));
   } else {
     set(*key, alias, place, name.text, value);

@@ -30,7 +30,8 @@ std::string to_yaml(const Recipe& recipe, const std::string& comment) {
       if (key.section != section || !written(key, recipe)) continue;
       if (key.type == KeyType::datasets && value_of(key, recipe) != "[]") {
         body += "  " + key.name + ":\n";
-        for (const Recipe::Dataset& d : std::get<std::vector<Recipe::Dataset>>(key.get(recipe, key))) {
+        const KeyValue value = key.get(recipe, key);
+        for (const Recipe::Dataset& d : std::get<std::vector<Recipe::Dataset>>(value)) {
           const std::string one = format_value(key, std::vector<Recipe::Dataset>{d});
           body += "    - " + one.substr(1, one.size() - 2) + "\n";
         }

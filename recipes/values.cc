@@ -117,7 +117,12 @@ std::optional<int64_t> parse_size(std::string_view text) {
 std::string format_number(double value) {
   std::array<char, 32> buffer;
   const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  return std::string(buffer.data(), end);
+  std::string text(buffer.data(), end);
+  // 2e-04 is right but nobody writes it.
+  if (const size_t e = text.find('e'); e != std::string::npos && e + 2 < text.size() && text[e + 2] == '0') {
+    text.erase(e + 2, 1);
+  }
+  return text;
 }
 
 std::string format_size(int64_t bytes) {
