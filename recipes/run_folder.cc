@@ -23,14 +23,14 @@ constexpr const char* kRecipe = "recipe.resolved.yaml";
 constexpr const char* kFinished = "finished.json";
 constexpr const char* kMetrics = "metrics.jsonl";
 
-bool exists(const fs::path& p) {
+bool is_there(const fs::path& p) {
   std::error_code ec;
   return fs::exists(p, ec);
 }
 }  // namespace
 
-bool RunFolder::has_run() const { return exists(path_ / kRecipe) || !list_checkpoints(path_).empty(); }
-bool RunFolder::is_finished() const { return exists(path_ / kFinished); }
+bool RunFolder::has_run() const { return is_there(path_ / kRecipe) || !list_checkpoints(path_).empty(); }
+bool RunFolder::is_finished() const { return is_there(path_ / kFinished); }
 
 void RunFolder::remove_run() const {
   std::error_code ec;
@@ -50,11 +50,14 @@ RunFolder::RunFolder(const Recipe& recipe, const CommandOptions& options) : path
   }
   try {
     if (!has_run()) return;
-    if (options.overwrite) return remove_run();
+    if (options.overwrite) {
+      remove_run();
+      return;
+    }
     const std::string ways = "--overwrite starts anew in it, --output-dir names another";
     if (is_finished()) throw Error(ErrorCode::usage, str("output_dir ", path_.string(), ": holds a finished run"), ways);
     if (recipe.resume_from_checkpoint == "false") throw Error(ErrorCode::usage, str("output_dir ", path_.string(), ": holds an unfinished run, and resume_from_checkpoint is false"), ways);
-    if (!exists(path_ / kRecipe)) return;
+    if (!is_there(path_ / kRecipe)) return;
     std::string differ;
     bool on_demand_only = true;
     for (const RecipeDifference& d : recipe_differences(load_recipe(path_ / kRecipe).recipe, recipe)) {
