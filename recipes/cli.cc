@@ -246,7 +246,8 @@ int Program::dispatch(const std::vector<std::string>& args) {
 
   Options quantize(*commands["quantize"]);
   quantize.positional("MODEL");
-  quantize.positional("OUT");
+  std::string quantize_out;
+  commands["quantize"]->add_option("-o,--output", quantize_out);
   quantize.text("--quant-type");
   quantize.text("--num-threads");
   CLI::Option* double_quant = commands["quantize"]->add_flag("--double-quant,--double_quant");
@@ -319,7 +320,8 @@ int Program::dispatch(const std::vector<std::string>& args) {
     }
     if (no_double_quant->count()) o.double_quant = false;
     o.num_threads = quantize.whole("--num-threads", 1, "auto");
-    return quantize_command(paths[0], paths[1], o);
+    if (quantize_out.empty()) throw Error(ErrorCode::usage, "bantam quantize: missing -o DIR", "bantam quantize --help");
+    return quantize_command(paths[0], quantize_out, o);
   }
   GenerateCommandOptions o;
   o.common = options;

@@ -16,8 +16,10 @@ int quantize_command(const std::filesystem::path& model, const std::filesystem::
   if (is_quantized_folder(model)) throw Error(ErrorCode::usage, str(model.string(), ": is quantised already"));
   const auto source = open_model_files(model);
   check_tensors(config, *source, model.string());
-  if (std::error_code ec; std::filesystem::exists(out / "model.safetensors", ec))
-    throw Error(ErrorCode::usage, str(out.string(), ": holds a model already"), "name another folder, or remove that one");
+  std::error_code ec;
+  if (options.common.overwrite) std::filesystem::remove(out / "model.safetensors", ec);
+  if (std::filesystem::exists(out / "model.safetensors", ec))
+    throw Error(ErrorCode::usage, str(out.string(), ": holds a model already"), "name another folder, or pass --overwrite");
   const auto tokenizer = load_tokenizer(model);
 
   StoreOptions store;

@@ -122,7 +122,7 @@ COMMANDS
     plan RECIPE            how much memory and time a run takes, before it starts
     train RECIPE           fine-tune
     generate MODEL|RUN     continue a prompt
-    quantize MODEL OUT     write a model in 4 bits
+    quantize MODEL -o DIR  write a model in 4 bits
     config-schema          all recipe keys as JSON Schema
 
 EXAMPLES
@@ -186,7 +186,7 @@ EXAMPLES
 constexpr char kQuantize[] = R"(bantam quantize - write a model in 4 bits
 
 USAGE
-    bantam quantize MODEL OUT [FLAGS]
+    bantam quantize MODEL -o DIR [FLAGS]
 
 DESCRIPTION
     Reads a folder with safetensors files or a .gguf file and writes a folder in NF4 in the layout of bitsandbytes.
@@ -200,7 +200,7 @@ FLAGS
     --num-threads N|auto
         CPU threads. Default: auto.
     --overwrite
-        Replace OUT where it exists.
+        Replace DIR where it exists.
 )";
 
 constexpr char kGenerate[] = R"(bantam generate - continue a prompt

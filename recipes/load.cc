@@ -316,7 +316,7 @@ LoadedRecipe load_recipe(const std::filesystem::path& path, const std::vector<Ov
     throw Error(ErrorCode::io, str(path.string(), ": found a folder, expected a recipe file"));
   }
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(ErrorCode::io, str(path.string(), ": cannot open the recipe"), "check the path");
+  if (!in) throw Error(ErrorCode::usage, str(path.string(), ": cannot open the recipe"), "check the path");
   // One byte over the limit is enough for the reader to refuse the file.
   std::string text(kMaxYamlBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a tiny random Llama folder for end-to-end tests: make_model TOKENIZER.json OUT [--untied]
+// Writes a tiny random Llama folder for end-to-end tests: make_model GOLDEN.json OUT [--untied]. The tokenizer is the
+// golden's first byte-level one.
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "finetune/model/model.h"
 #include "finetune/text/tokenizer.h"
@@ -17,7 +18,10 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   const std::filesystem::path out = argv[2];
   std::filesystem::create_directories(out);
-  std::filesystem::copy_file(argv[1], out / "tokenizer.json", std::filesystem::copy_options::overwrite_existing);
+  std::ifstream golden(argv[1]);
+  const auto json = nlohmann::json::parse(golden);
+  write_file_atomically(out / "tokenizer.json", json.at("byte_level").at(0).at("json").dump());
+  write_file_atomically(out / "tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
   ModelConfig c = testing::tiny_config(argc < 4 || std::strcmp(argv[3], "--untied") != 0);
   c.vocab_size = load_tokenizer(out)->vocab_size() + 3;  // spare rows beyond the tokenizer are normal
   c.max_position_embeddings = 256;
