@@ -126,11 +126,13 @@ const std::array<float, 256>& dynamic_map() {
     size_t used = 0;
     for (int e = 0; e < 7; ++e) {
       const int cells = 1 << e;
-      // In f32, in the order in which the reference computes: end points of a linear range, their means, the power of
-      // ten.
-      const float step = (1.0f - 0.1f) / static_cast<float>(cells), power = static_cast<float>(std::pow(10.0, e - 6));
+      // As the reference computes in f32: end points of a linear range, counted from the nearer end with one rounding
+      // (product and sum in double are exact enough for that), their means, the power of ten.
+      const double low = static_cast<double>(0.1f),
+                   step = static_cast<double>((1.0f - 0.1f) / static_cast<float>(cells));
+      const float power = static_cast<float>(std::pow(10.0, e - 6));
       const auto bound = [&](int i) {
-        return i < (cells + 1) / 2 ? 0.1f + step * static_cast<float>(i) : 1.0f - step * static_cast<float>(cells - i);
+        return static_cast<float>(i < (cells + 1) / 2 ? low + step * i : 1.0 - step * (cells - i));
       };
       for (int i = 0; i < cells; ++i) {
         const float mean = (bound(i) + bound(i + 1)) / 2.0f;
@@ -188,7 +190,9 @@ void nested_quantise(std::span<const float> values, float offset, uint8_t* codes
         codes[b + i] = 0;
         continue;
       }
-      const float v = std::clamp(shifted[i] * inverse, -1.0f, 1.0f);
+      float v = shifted[i] * inverse;
+      v = v >= -1.0f ? std::min(v, 1.0f)
+                     : -1.0f;  // NaN (scales that overflow) becomes -1 rather than an index out of range
       codes[b + i] = table[static_cast<size_t>((v + 1.0f) * 0.5f * 65535.0f + 0.5f)];
     }
   }
