@@ -24,13 +24,13 @@ int quantize_command(const std::filesystem::path& model, const std::filesystem::
 
   StoreOptions store;
   store.threads = static_cast<int>(options.num_threads.value_or(0));
-  store.files["config.json"] = config.to_json();
   for (const auto& [name, content] : tokenizer->files()) store.files[name] = content;
   const bool live = !options.common.quiet && isatty(STDERR_FILENO);
   store.progress = [&](const StoreProgress& p) {
     if (live) std::fprintf(stderr, "\r%zu of %zu tensors", p.done, p.total);
   };
   const QuantConfig quant{options.quant_type == Recipe::QuantType::none ? QuantType::none : QuantType::nf4, options.double_quant};
+  store.files["config.json"] = with_quantization_config(config.to_json(), quant);
   const auto t0 = std::chrono::steady_clock::now();
   write_store(*source, quant, out, store);
   if (live) std::fprintf(stderr, "\n");
