@@ -79,11 +79,11 @@ StepResult Trainer::update(int64_t step, double lr) {
                .v = adapters_.exp_avg_sq().data(),
                .n = adapters_.size(),
                .step = step + 1,
-               .lr = static_cast<float>(lr),
-               .beta1 = static_cast<float>(o.beta1),
-               .beta2 = static_cast<float>(o.beta2),
-               .eps = static_cast<float>(o.epsilon),
-               .weight_decay = static_cast<float>(o.weight_decay),
+               .lr = lr,
+               .beta1 = o.beta1,
+               .beta2 = o.beta2,
+               .eps = o.epsilon,
+               .weight_decay = o.weight_decay,
                .grad_scale = static_cast<float>(scale)});
   return r;
 }
