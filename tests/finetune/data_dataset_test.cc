@@ -270,7 +270,7 @@ TEST_CASE("validation rows are drawn by seed and leave the rest in order") {
   CHECK(train.samples.size() == 40);
   CHECK(valid.report.rows_kept == 10);
   std::set<uint64_t> seen;
-  for (const auto* part : {&train, &valid}) {
+  for (const Dataset* part : {static_cast<const Dataset*>(&train), &valid}) {
     for (size_t i = 0; i < part->samples.size(); ++i) {
       seen.insert(part->samples[i].id);
       if (i > 0) CHECK(part->samples[i - 1].id < part->samples[i].id);
