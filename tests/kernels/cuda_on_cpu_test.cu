@@ -292,6 +292,23 @@ TEST_CASE("wrong launches, pointers and copies are reported") {
   });
   CHECK(last_words([&] { launch(plain_kernel, 1, 32, 0, out.get()); }) == "");
 }
+#if defined(__SANITIZE_ADDRESS__)
+__global__ void beyond_kernel(int* out, unsigned n) {
+  out[threadIdx.x + n] = 1;
+}
+__global__ void beyond_shared_kernel(int* out, unsigned n) {
+  CU_SHARED(int, shared, [32]);
+  int* p = shared;
+  p[threadIdx.x + n] = 1;
+  out[threadIdx.x] = shared[threadIdx.x];
+}
+TEST_CASE("AddressSanitizer sees kernels that write beyond their memory") {
+  const Device<int> out(32);
+  check_words("AddressSanitizer", [&] { launch(beyond_kernel, 1, 32, 0, out.get(), 1u); });
+  check_words("AddressSanitizer", [&] { launch(beyond_shared_kernel, 1, 32, 0, out.get(), 1u); });
+  CHECK(last_words([&] { launch(beyond_kernel, 1, 32, 0, out.get(), 0u); }) == "");
+}
+#endif
 TEST_CASE("a guarded device pointer may not be read by the host") {
   const char* guard = getenv("COC_GUARD");
   if (!guard) return;  // a switch of the whole process; set in one of the three runs of this program
