@@ -71,10 +71,7 @@ void RecipeArguments::add(CLI::App& command, const std::string& name, bool is_sw
   } else {
     // Each occurrence takes one value and all are kept; repeats are judged when the recipe is put together.
     CLI::Option* option = command.add_option(both_spellings(flag), CLI::callback_t());
-    option->expected(1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-        ->expected(1, 1 << 20)
-        ->allow_extra_args(false);
+    option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
     flags_.push_back({option, flag, name, ""});
   }
   if (negatable) {
@@ -92,7 +89,7 @@ void RecipeArguments::add_to(CLI::App& command) {
     }
   }
   set_ = command.add_option("--set", CLI::callback_t());
-  set_->expected(1, 1 << 20)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+  set_->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
 }
 
 std::filesystem::path RecipeArguments::take(const CLI::App& command, std::vector<Override>& overrides) const {

@@ -192,9 +192,11 @@ DESCRIPTION
     Reads a folder with safetensors files or a .gguf file and writes a folder in NF4 in the layout of bitsandbytes.
 
 EXAMPLES
-    bantam quantize ./models/SmolLM2-135M ./models/SmolLM2-135M-nf4
+    bantam quantize ./models/SmolLM2-135M -o ./models/SmolLM2-135M-nf4
 
 FLAGS
+    -o, --output DIR
+        Where to write. Required.
     --double-quant[=true|false], --no-double-quant
         Quantise the block scales too. Default: true.
     --num-threads N|auto

@@ -313,7 +313,7 @@ LoadedRecipe load_recipe(const std::filesystem::path& path, const std::vector<Ov
   }
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    throw Error(ErrorCode::io, str(path.string(), ": found a folder, expected a recipe file"));
+    throw Error(ErrorCode::usage, str(path.string(), ": found a folder, expected a recipe file"));
   }
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ErrorCode::usage, str(path.string(), ": cannot open the recipe"), "check the path");

@@ -44,10 +44,7 @@ class Resolver {
     evaluation();
     per_epoch("eval_steps", recipe_.eval_steps);
     per_epoch("save_steps", recipe_.save_steps);
-    if (const Setting* s = given("double_quant");
-        s && recipe_.quant_type == Recipe::QuantType::none && recipe_.double_quant) {
-      fail(*s, "found true, but quant_type is none: there is nothing to quantise twice");
-    }
+    double_quant();
     data();
     paths();
     return recipe_;
@@ -112,6 +109,17 @@ class Resolver {
     recipe_.effective_batch_size.reset();
     r_.notices.push_back(str("effective_batch_size ", rows, " is micro_batch_size ", micro,
                              " x gradient_accumulation_steps ", rows / micro));
+  }
+
+  void double_quant() {
+    if (recipe_.quant_type != Recipe::QuantType::none) return;
+    const Setting* s = given("double_quant");
+    // A flag that switches 4 bits off replaces what the file says of them.
+    const bool replaced = s && s->place.line > 0 && in(flags_, "quant_type");
+    if (s && recipe_.double_quant && !replaced) {
+      fail(*s, "found true, but quant_type is none: there is nothing to quantise twice");
+    }
+    recipe_.double_quant = false;
   }
 
   void checkpointing() {

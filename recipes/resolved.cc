@@ -22,6 +22,12 @@ std::string value_of(const KeySpec& key, const Recipe& recipe) {
 }  // namespace
 
 std::string to_yaml(const Recipe& recipe, const std::string& comment) {
+  // Without 4 bits there is nothing to quantise twice; load_recipe refuses to be told so.
+  if (recipe.quant_type == Recipe::QuantType::none && recipe.double_quant) {
+    Recipe plain = recipe;
+    plain.double_quant = false;
+    return to_yaml(plain, comment);
+  }
   std::string out;
   if (!comment.empty()) out += "# " + comment + "\n";
   for (const std::string& section : sections()) {

@@ -102,7 +102,8 @@ class TreeBuilder : public YAML::EventHandler {
       stop(mark.line + 1, mark.column + 1, str("found values nested more than ", kMaxYamlDepth, " deep"));
     }
     if (!stack_.empty() && stack_.back().node.kind == YamlNode::Kind::map && !stack_.back().has_key) {
-      stop(mark.line + 1, mark.column + 1, "found a list or mapping as a key, expected a name");
+      stop(mark.line + 1, mark.column + 1,
+           "found a list or mapping as a key, expected a name; is a bracket not closed?");
     }
     Frame frame;
     frame.node = node_at(mark);
