@@ -103,10 +103,11 @@ class GgufFile {
 std::string gguf_type_name(uint32_t type);
 /// Decodes rows [r0, r0 + n) of cols values to f32. Error(model) when the type is not decoded here.
 void gguf_decode_rows(const GgufTensor& t, int64_t r0, int64_t n, float* out);
-/// HF name of a GGUF tensor ("blk.0.attn_q.weight" -> "model.layers.0.self_attn.q_proj.weight"); empty: not a weight of
-/// the model (e.g. rope_freqs.weight).
-std::string hf_name_of_gguf(std::string_view name);
-/// The tensors of a file under HF names, rows of llama's q and k in HF's order.
+/// HF name of a GGUF tensor ("blk.0.attn_q.weight" -> "model.layers.0.self_attn.q_proj.weight") of an architecture;
+/// empty when it has none (e.g. rope_freqs.weight).
+std::string hf_name_of_gguf(std::string_view name, std::string_view architecture);
+/// The tensors of a file under HF names, rows of llama's q and k in HF's order, norms of gemma without the
+/// one that the file has added. Error(model) for a tensor whose role is not known.
 std::unique_ptr<TensorSource> gguf_source(std::shared_ptr<const GgufFile> file);
 
 }  // namespace bantam

@@ -28,6 +28,9 @@ constexpr std::pair<std::string_view, std::string_view> kSandwichNames[] = {
     {"post_ffw_norm", "post_feedforward_layernorm"},
 };
 
+// gate and up stand in one matrix there.
+constexpr std::pair<std::string_view, std::string_view> kPhi3Names[] = {{"ffn_up", "mlp.gate_up_proj"}};
+
 template <size_t N>
 std::string_view lookup(const std::pair<std::string_view, std::string_view> (&table)[N], std::string_view key) {
   for (const auto& [from, to] : table)
@@ -35,7 +38,9 @@ std::string_view lookup(const std::pair<std::string_view, std::string_view> (&ta
   return {};
 }
 
-std::string hf_name(std::string_view name, bool sandwich) {
+}  // namespace
+
+std::string hf_name_of_gguf(std::string_view name, std::string_view architecture) {
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return {};
   const std::string_view kind = name.substr(dot), stem = name.substr(0, dot);
@@ -50,19 +55,22 @@ std::string hf_name(std::string_view name, bool sandwich) {
   const auto [p, ec] = std::from_chars(stem.data() + 4, stem.data() + end, layer);
   if (ec != std::errc() || p != stem.data() + end || end == 4) return {};
   const std::string_view part = stem.substr(end + 1);
-  std::string_view to = sandwich ? lookup(kSandwichNames, part) : std::string_view();
+  std::string_view to;
+  if (architecture == "gemma2" || architecture == "gemma3") to = lookup(kSandwichNames, part);
+  if (architecture == "phi3") to = lookup(kPhi3Names, part);
   if (to.empty()) to = lookup(kLayerNames, part);
   return to.empty() ? std::string() : str("model.layers.", layer, ".", to, kind);
 }
+
+namespace {
 
 class GgufSource : public TensorSource {
  public:
   explicit GgufSource(std::shared_ptr<const GgufFile> file) : file_(std::move(file)) {
     const std::string arch(file_->architecture());
-    const bool sandwich = arch.starts_with("gemma") && arch != "gemma";
     std::set<std::string> seen;
     for (const auto& t : file_->tensors()) {
-      const std::string name = hf_name(t.name, sandwich);
+      const std::string name = hf_name_of_gguf(t.name, arch);
       if (name.empty()) {
         // Rope factors are derived from the configuration; anything else would be lost without a word.
         if (t.name.starts_with("rope_") || t.name.ends_with(".attn_rot_embd")) continue;
@@ -146,9 +154,6 @@ class GgufSource : public TensorSource {
 
 }  // namespace
 
-std::string hf_name_of_gguf(std::string_view name) {
-  return hf_name(name, false);
-}
 
 std::unique_ptr<TensorSource> gguf_source(std::shared_ptr<const GgufFile> file) {
   return std::make_unique<GgufSource>(std::move(file));

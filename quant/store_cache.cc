@@ -28,19 +28,34 @@ constexpr int kFormatVersion = 1;  // bumped when the same source and settings w
 class BuildLock {
  public:
   explicit BuildLock(const fs::path& path) : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-    if (fd_ >= 0)
-      while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
-      }
+    if (fd_ < 0) return;
+    int result;
+    do {
+      result = ::flock(fd_, LOCK_EX);
+    } while (result != 0 && errno == EINTR);
+    held_ = result == 0;
   }
   ~BuildLock() {
     if (fd_ >= 0) ::close(fd_);
   }
   BuildLock(const BuildLock&) = delete;
   BuildLock& operator=(const BuildLock&) = delete;
+  bool held() const { return held_; }
 
  private:
   int fd_;
+  bool held_ = false;
 };
+
+// What builds of this entry left behind that were killed.
+void remove_leftovers(const fs::path& entry) {
+  const std::string prefix = entry.filename().string() + ".tmp-";
+  std::error_code ec;
+  std::vector<fs::path> found;
+  for (const auto& item : fs::directory_iterator(entry.parent_path(), ec))
+    if (item.path().filename().string().starts_with(prefix)) found.push_back(item.path());
+  for (const auto& path : found) fs::remove_all(path, ec);
+}
 
 // Whether the store has exactly the tensors of the source.
 bool matches(const WeightStore& store, const TensorSource& source) {
@@ -84,6 +99,7 @@ std::shared_ptr<const WeightStore> cached_store(const TensorSource& source, cons
   if (ec) throw Error(ErrorCode::io, str(cache_dir.string(), ": cannot be created: ", ec.message()));
   const BuildLock lock(fs::path(entry.string() + ".lock"));
   if (auto store = try_open(entry, source)) return store;  // the other process was faster
+  if (lock.held()) remove_leftovers(entry);
 
   static std::atomic<unsigned> counter{0};
   const fs::path building = entry.string() + str(".tmp-", ::getpid(), "-", counter++);
