@@ -154,7 +154,6 @@ class GgufSource : public TensorSource {
 
 }  // namespace
 
-
 std::unique_ptr<TensorSource> gguf_source(std::shared_ptr<const GgufFile> file) {
   return std::make_unique<GgufSource>(std::move(file));
 }
