@@ -270,6 +270,17 @@ TEST_CASE("gemma's norms are stored with one added, and sandwich norms have thei
   CHECK(v[0] == 1.0f);
 }
 
+TEST_CASE("names that are not weights of a model have no HF name") {
+  for (const char* name :
+       {"blk.0.attn_q", "blk.x.attn_q.weight", "blk..attn_q.weight", "blk.-1.attn_q.weight", "blk.0", "blk.", "",
+        ".weight", "blk.0.nothing.weight", "output.scale", "blk.0.attn_q.weight.more", "blk.99999999999.attn_q.weight"})
+    CHECK(hf_name_of_gguf(name, "llama") == "");
+  CHECK(hf_name_of_gguf("blk.31.attn_k_norm.weight", "qwen3") == "model.layers.31.self_attn.k_norm.weight");
+  CHECK(hf_name_of_gguf("blk.0.ffn_up.weight", "phi3") == "model.layers.0.mlp.gate_up_proj.weight");
+  CHECK(hf_name_of_gguf("blk.0.attn_qkv.weight", "phi3") == "model.layers.0.self_attn.qkv_proj.weight");
+  CHECK(hf_name_of_gguf("blk.0.ffn_norm.weight", "gemma") == "model.layers.0.post_attention_layernorm.weight");
+}
+
 TEST_CASE("damaged headers are refused in words") {
   CHECK(contains(open_error(""), "an empty file"));
   CHECK(contains(open_error("GGU"), "does not start with 'GGUF'"));

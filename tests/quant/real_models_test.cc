@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "quant/gguf.h"
 #include "quant/nf4.h"
@@ -110,4 +112,26 @@ TEST_CASE("a version 3 file with f16 weights is quantised and opened") {
     CHECK(e.rms > 0.01 * e.source_rms);
   }
   CHECK(all(*source, "model.embed_tokens.weight") == all(*store_source(store), "model.embed_tokens.weight"));
+}
+
+TEST_CASE("all tensors of converted models of five families have HF names") {
+  const auto folder = shared("models/gguf_convert_expectations");
+  if (folder.empty()) return;
+  for (const auto& item : std::filesystem::directory_iterator(folder)) {
+    const auto keys = nlohmann::json::parse(read_file(item.path()));
+    const std::string arch = keys["general.architecture"];
+    CAPTURE(arch);
+    std::set<std::string> names;
+    size_t tensors = 0;
+    for (const auto& [key, value] : keys.items()) {
+      if ((!key.ends_with(".weight") && !key.ends_with(".bias")) || key.starts_with("rope_")) continue;
+      CAPTURE(key);
+      const std::string name = hf_name_of_gguf(key, arch);
+      CHECK_FALSE(name.empty());
+      names.insert(name);
+      ++tensors;
+    }
+    CHECK(tensors > 100);
+    CHECK(names.size() == tensors);
+  }
 }

@@ -92,6 +92,21 @@ TEST_CASE("a broken entry is built anew") {
   }
 }
 
+TEST_CASE("what a killed build left behind is removed by the next one") {
+  TempDir dir;
+  const CountingSource source(tiny_llama());
+  const std::string key = store_cache_key(source, {});
+  std::filesystem::create_directories(dir / (key + ".tmp-1-0"));
+  write_file(dir / (key + ".tmp-1-0") / "model.safetensors.tmp-1-0", "half");
+  std::filesystem::create_directories(dir / "other.tmp-1-0");
+  cached_store(source, {}, dir.path());
+  auto left = folders(dir.path());
+  std::sort(left.begin(), left.end());
+  std::vector<std::string> want = {key, "other.tmp-1-0"};
+  std::sort(want.begin(), want.end());
+  CHECK(left == want);
+}
+
 TEST_CASE("a failed build leaves nothing that looks whole") {
   TempDir dir;
   auto tensors = tiny_llama();
