@@ -3,7 +3,10 @@
 // every adapter gradient, and the adapter after five AdamW steps; unquantised and NF4, tied and untied head.
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -146,4 +149,32 @@ TEST_CASE("generation's logits equal transformers") {
       CHECK(std::equal(logits.begin(), logits.end(), got.data<float>() + static_cast<int64_t>(i) * got.cols()));
     }
   }
+}
+
+// tests/golden/check_adapter.py loads what this writes in PEFT and compares logits; its outcome is recorded in
+// tests/golden/llama/adapter_check.json. BANTAM_KEEP_ADAPTER=DIR keeps the folder for it.
+TEST_CASE("an adapter trained here is written whole and gives the same logits when read again") {
+  const fs::path root = fs::path(BANTAM_TESTS_DIR) / "golden" / "llama";
+  const char* keep = std::getenv("BANTAM_KEEP_ADAPTER");
+  const fs::path out = keep ? fs::path(keep) : fs::temp_directory_path() / ("bantam-adapter-" + std::to_string(::getpid()));
+  const auto model = load_model(root / "untied" / "base", {.quant = {QuantType::none, true}, .in_memory = true});
+  AdapterSet adapters = load_adapter(root / "untied" / "adapter", linear_modules(model->config));
+  Context ctx({.num_threads = 2});
+  const auto samples = golden_samples(root);
+  Trainer trainer(ctx, model, adapters, {.dtype = DType::f32}, 64);
+  for (int64_t k = 0; k < 3; ++k) trainer.train_step(make_step(samples, {{0, 1, 2}}), k, 1e-2, 0);
+  std::vector<std::string> paths;
+  for (const auto& m : linear_modules(model->config)) paths.push_back(m.path);
+  save_adapter(out, adapters, paths, {"tests/golden/llama/untied/base"});
+
+  const auto logits_of = [&](AdapterSet& a) { return Generator(ctx, model, &a, DType::f32, 64).logits(samples[1].ids); };
+  const Tensor logits = logits_of(adapters);
+  AdapterSet again = load_adapter(out, linear_modules(model->config));
+  const Tensor same = logits_of(again);
+  CHECK(std::equal(logits.data<float>(), logits.data<float>() + logits.rows() * logits.cols(), same.data<float>()));
+  nlohmann::json j;
+  j["ids"] = samples[1].ids;
+  for (int64_t r = 0; r < logits.rows(); ++r) j["logits"].push_back(std::vector<float>(logits.view().row<float>(r), logits.view().row<float>(r) + logits.cols()));
+  std::ofstream(out / "logits.json") << j.dump();
+  if (!keep) fs::remove_all(out);
 }

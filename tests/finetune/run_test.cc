@@ -95,9 +95,10 @@ TEST_CASE("a run learns, evaluates at step 0 and at the end, and keeps the newes
 
 TEST_CASE("stopped at any step and resumed gives the bits of the unbroken run") {
   Setup s;
+  s.options.num_epochs = 8;
   AdapterSet unbroken = s.adapters();
   const int64_t total = s.run(unbroken).state.total_steps;
-  REQUIRE(total >= 10);
+  REQUIRE(total > 11);
   for (const int64_t at : {int64_t{1}, int64_t{10}, total - 1}) {
     const Folder f;
     s.options.output_dir = f.path;
