@@ -13,6 +13,7 @@ namespace {
 struct Avx2Simd {
   static constexpr int kLanes = 8;
   static constexpr bool kPairs = false;
+  static constexpr int kUnroll = 8;  ///< steps of the micro-kernel's loop
   static constexpr int kLookup = 32;
   using F = __m256;
   /// The 16 values of a block as byte planes (0 lowest), each in both 128-bit lanes. Rounded values lack planes 0
@@ -47,20 +48,38 @@ struct Avx2Simd {
   }
   static F add(F a, F b) { return _mm256_add_ps(a, b); }
   static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
-  static F step(F a, F b, F acc) { return _mm256_fmadd_ps(a, b, acc); }
+  /// As asm, since GCC 12 picks other forms of the instruction for the intrinsic and then copies registers around them.
+  static F step(F a, F b, F acc) {
+    asm("vfmadd231ps %2, %1, %0" : "+x"(acc) : "x"(a), "x"(b));
+    return acc;
+  }
+  /// Two 4 x 4 transposes side by side in the 128-bit lanes.
+  static void transpose_lanes(F& r0, F& r1, F& r2, F& r3) {
+    const F a0 = _mm256_unpacklo_ps(r0, r1), a1 = _mm256_unpackhi_ps(r0, r1);
+    const F a2 = _mm256_unpacklo_ps(r2, r3), a3 = _mm256_unpackhi_ps(r2, r3);
+    r0 = _mm256_shuffle_ps(a0, a2, 0x44), r1 = _mm256_shuffle_ps(a0, a2, 0xee);
+    r2 = _mm256_shuffle_ps(a1, a3, 0x44), r3 = _mm256_shuffle_ps(a1, a3, 0xee);
+  }
   static void transpose(F (&r)[8]) {
-    const F a0 = _mm256_unpacklo_ps(r[0], r[1]), a1 = _mm256_unpackhi_ps(r[0], r[1]);
-    const F a2 = _mm256_unpacklo_ps(r[2], r[3]), a3 = _mm256_unpackhi_ps(r[2], r[3]);
-    const F a4 = _mm256_unpacklo_ps(r[4], r[5]), a5 = _mm256_unpackhi_ps(r[4], r[5]);
-    const F a6 = _mm256_unpacklo_ps(r[6], r[7]), a7 = _mm256_unpackhi_ps(r[6], r[7]);
-    const F b0 = _mm256_shuffle_ps(a0, a2, 0x44), b1 = _mm256_shuffle_ps(a0, a2, 0xee);
-    const F b2 = _mm256_shuffle_ps(a1, a3, 0x44), b3 = _mm256_shuffle_ps(a1, a3, 0xee);
-    const F b4 = _mm256_shuffle_ps(a4, a6, 0x44), b5 = _mm256_shuffle_ps(a4, a6, 0xee);
-    const F b6 = _mm256_shuffle_ps(a5, a7, 0x44), b7 = _mm256_shuffle_ps(a5, a7, 0xee);
-    r[0] = _mm256_permute2f128_ps(b0, b4, 0x20), r[4] = _mm256_permute2f128_ps(b0, b4, 0x31);
-    r[1] = _mm256_permute2f128_ps(b1, b5, 0x20), r[5] = _mm256_permute2f128_ps(b1, b5, 0x31);
-    r[2] = _mm256_permute2f128_ps(b2, b6, 0x20), r[6] = _mm256_permute2f128_ps(b2, b6, 0x31);
-    r[3] = _mm256_permute2f128_ps(b3, b7, 0x20), r[7] = _mm256_permute2f128_ps(b3, b7, 0x31);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const F low = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+      r[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+      r[i] = low;
+    }
+    transpose_lanes(r[0], r[1], r[2], r[3]);
+    transpose_lanes(r[4], r[5], r[6], r[7]);
+  }
+  /// Loads an 8 x 8 block and transposes it; the lanes are put together by the loads.
+  static void load_transposed(const float* p, int64_t stride, F (&r)[8]) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const float *low = p + i * stride, *high = p + (i + 4) * stride;
+      r[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+      r[i + 4] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low + 4)), _mm_loadu_ps(high + 4), 1);
+    }
+    transpose_lanes(r[0], r[1], r[2], r[3]);
+    transpose_lanes(r[4], r[5], r[6], r[7]);
   }
   static Table table(float absmax, bool round) {
     const F scale = set1(absmax);

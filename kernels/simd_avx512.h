@@ -17,16 +17,31 @@ namespace {
 struct Avx512Simd {
   static constexpr int kLanes = 16;
   static constexpr bool kPairs = false;
+#ifdef BANTAM_EMULATED_AVX512
+  static constexpr int kUnroll = 1;
+#else
+  static constexpr int kUnroll = 8;
+#endif
   static constexpr int kLookup = 16;
   using F = __m512;
   struct Table {
     __m512 values;
   };
-  static F zero() { return _mm512_setzero_ps(); }
-  static F set1(float x) { return _mm512_set1_ps(x); }
-  static F broadcast(const float* p) { return _mm512_set1_ps(*p); }
-  static F load(const float* p) { return _mm512_loadu_ps(p); }
-  static void store(float* p, F a) { _mm512_storeu_ps(p, a); }
+  static F zero() {
+    return _mm512_setzero_ps();
+  }
+  static F set1(float x) {
+    return _mm512_set1_ps(x);
+  }
+  static F broadcast(const float* p) {
+    return _mm512_set1_ps(*p);
+  }
+  static F load(const float* p) {
+    return _mm512_loadu_ps(p);
+  }
+  static void store(float* p, F a) {
+    _mm512_storeu_ps(p, a);
+  }
   static F load_bf16(const uint16_t* p) {
     const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
@@ -43,9 +58,21 @@ struct Avx512Simd {
   static void store_bf16(uint16_t* p, F a) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(bf16_of(a)));
   }
-  static F add(F a, F b) { return _mm512_add_ps(a, b); }
-  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
-  static F step(F a, F b, F acc) { return _mm512_fmadd_ps(a, b, acc); }
+  static F add(F a, F b) {
+    return _mm512_add_ps(a, b);
+  }
+  static F mul(F a, F b) {
+    return _mm512_mul_ps(a, b);
+  }
+  /// As asm, since GCC 12 picks other forms of the instruction for the intrinsic and then copies registers around them.
+  static F step(F a, F b, F acc) {
+#ifdef BANTAM_EMULATED_AVX512
+    return _mm512_fmadd_ps(a, b, acc);
+#else
+    asm("vfmadd231ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
+    return acc;
+#endif
+  }
   /// 16 x 16: pairs and quads within 128-bit lanes, then the lanes.
   static void transpose(F (&r)[16]) {
     F t[16];
@@ -76,6 +103,11 @@ struct Avx512Simd {
       r[i + 12] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0xdd);
     }
   }
+  static void load_transposed(const float* p, int64_t stride, F (&r)[kLanes]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) r[i] = load(p + i * stride);
+    transpose(r);
+  }
   static Table table(float absmax, bool round) {
     const F v = mul(load(kNf4Code), set1(absmax));
     return {round ? _mm512_castsi512_ps(_mm512_slli_epi32(bf16_of(v), 16)) : v};
@@ -96,7 +128,12 @@ struct Avx512Bf16Simd : Avx512Simd {
     return _mm512_castsi512_ps(_mm512_or_si512(bf16_of(first), _mm512_slli_epi32(bf16_of(second), 16)));
   }
   static F step(F a, F b, F acc) {
+#ifdef BANTAM_EMULATED_AVX512
     return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b));
+#else
+    asm("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
+    return acc;
+#endif
   }
 };
 #endif

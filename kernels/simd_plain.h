@@ -32,6 +32,7 @@ inline float rounded_to_bf16(float f) {
 struct PlainSimd {
   static constexpr int kLanes = 8;
   static constexpr bool kPairs = false;
+  static constexpr int kUnroll = 1;  ///< steps of the micro-kernel's loop
   static constexpr int kLookup = 8;  ///< elements that one lookup decodes
   struct F {
     float v[kLanes];
@@ -79,6 +80,10 @@ struct PlainSimd {
         r[i].v[j] = r[j].v[i];
         r[j].v[i] = t;
       }
+  }
+  static void load_transposed(const float* p, int64_t stride, F (&r)[kLanes]) {
+    for (int i = 0; i < kLanes; ++i) r[i] = load(p + i * stride);
+    transpose(r);
   }
   static Table table(float absmax, bool round) {
     Table t;

@@ -161,9 +161,7 @@ struct Tile {
           float* to = out + (k / kPerStep + s) * kCols;
           for (int64_t g = 0; g < kCols; g += kLanes) {
             F r[kLanes];
-#pragma GCC unroll 16
-            for (int i = 0; i < kLanes; ++i) r[i] = S::load(source + (g + i) * stride + s);
-            S::transpose(r);
+            S::load_transposed(source + g * stride + s, stride, r);
             if (n_steps - s >= kLanes) {
 #pragma GCC unroll 16
               for (int i = 0; i < kLanes; ++i) S::store(to + i * kCols + g, r[i]);
@@ -268,6 +266,7 @@ struct Tile {
   template <int rows, int vecs>
   [[gnu::noinline]] static void micro(int64_t n_steps, const float* a, int64_t lda, const float* b, float* c,
                                       int64_t ldc, bool accumulate) {
+    constexpr int kUnroll = S::kUnroll;
     F acc[rows][vecs];
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
@@ -275,16 +274,40 @@ struct Tile {
 #pragma GCC unroll 4
       for (int j = 0; j < vecs; ++j) acc[i][j] = S::zero();
     }
-    for (int64_t k = 0; k < n_steps; ++k) {
+    // A pointer a row, as long as there are registers for them.
+    constexpr int kShare = rows <= 6 ? 1 : 3;
+    const float* base[(rows + kShare - 1) / kShare];
+#pragma GCC unroll 6
+    for (int g = 0; g < (rows + kShare - 1) / kShare; ++g) base[g] = a + kShare * g * lda;
+    const auto step = [&](int u) __attribute__((always_inline)) {
       F bv[vecs];
 #pragma GCC unroll 4
-      for (int j = 0; j < vecs; ++j) bv[j] = S::load(b + k * kCols + j * kLanes);
+      for (int j = 0; j < vecs; ++j) bv[j] = S::load(b + u * kCols + j * kLanes);
 #pragma GCC unroll 16
       for (int i = 0; i < rows; ++i) {
-        const F av = S::broadcast(a + i * lda + k);
+        const F av = S::broadcast(base[i / kShare] + i % kShare * lda + u);
 #pragma GCC unroll 4
         for (int j = 0; j < vecs; ++j) acc[i][j] = S::step(av, bv[j], acc[i][j]);
       }
+    };
+    // The empty asm keeps the compiler from trading the few pointers for an index and many additions.
+    const auto advance = [&](int n) __attribute__((always_inline)) {
+      b += n * kCols;
+      asm("" : "+r"(b));
+#pragma GCC unroll 6
+      for (auto& p : base) {
+        p += n;
+        asm("" : "+r"(p));
+      }
+    };
+    for (; n_steps >= kUnroll; n_steps -= kUnroll) {
+#pragma GCC unroll 8
+      for (int u = 0; u < kUnroll; ++u) step(u);
+      advance(kUnroll);
+    }
+    for (; n_steps > 0; --n_steps) {
+      step(0);
+      advance(1);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i)
@@ -307,45 +330,48 @@ struct Tile {
   template <int vecs, int... i>
   struct Tables<vecs, 0, i...> : Table<vecs, i...> {};
 
+  static int64_t rows_now(int64_t left, int max_rows) {
+    return left >= 2 * max_rows || left == max_rows ? max_rows : left > max_rows ? (left + 1) / 2 : left;
+  }
+
   /// All rows of one panel of vecs vectors, of which n columns are wanted.
   template <int vecs, int max_rows>
-  static void panel(int64_t m, int64_t n, int64_t n_steps, const float* a, int64_t lda, const float* b, float* c,
-                    int64_t ldc, bool accumulate) {
-    for (int64_t i = 0; i < m;) {
-      const int64_t left = m - i;
-      const int64_t rows = left >= 2 * max_rows || left == max_rows ? max_rows
-                           : left > max_rows                        ? (left + 1) / 2
-                                                                    : left;
-      const Micro f = Tables<vecs, max_rows>::of_rows[rows - 1];
-      float* to = c + i * ldc;
-      if (n == vecs * kLanes) {
-        f(n_steps, a + i * lda, lda, b, to, ldc, accumulate);
-      } else {
-        alignas(64) float part[max_rows * vecs * kLanes];
-        f(n_steps, a + i * lda, lda, b, part, vecs * kLanes, false);
-        for (int64_t r = 0; r < rows; ++r)
-          for (int64_t j = 0; j < n; ++j) {
-            const float v = part[r * vecs * kLanes + j];
-            to[r * ldc + j] = accumulate ? to[r * ldc + j] + v : v;
-          }
+  static void narrow(int64_t m, int64_t n, int64_t n_steps, const float* a, int64_t lda, const float* b, float* c,
+                     int64_t ldc, bool accumulate) {
+    for (int64_t i = 0, rows; i < m; i += rows) {
+      rows = rows_now(m - i, max_rows);
+      alignas(64) float part[max_rows * vecs * kLanes];
+      Tables<vecs, max_rows>::of_rows[rows - 1](n_steps, a + i * lda, lda, b, part, vecs * kLanes, false);
+      for (int64_t r = 0; r < rows; ++r) {
+        float* to = c + (i + r) * ldc;
+        for (int64_t j = 0; j < n; ++j) {
+          const float v = part[r * vecs * kLanes + j];
+          to[j] = accumulate ? to[j] + v : v;
+        }
       }
-      i += rows;
     }
   }
 
   static void multiply(int64_t m, int64_t n, int64_t kc, const float* a, const float* b, float* c, int64_t ldc,
                        bool accumulate) {
-    const int64_t n_steps = steps(kc), lda = row_stride(kc);
-    for (int64_t j = 0; j < n; j += kCols, b += n_steps * kCols) {
-      const int64_t here = least(n - j, kCols);
-      // A narrow panel leaves registers free: more rows keep as many chains in flight.
-      if (here > kCols / 2)
-        panel<kVecs, kMaxRows>(m, here, n_steps, a, lda, b, c + j, ldc, accumulate);
-      else if (kVecs == 2 || here <= kCols / 4)
-        panel<kVecs == 2 ? 1 : kVecs / 4, 12>(m, here, n_steps, a, lda, b, c + j, ldc, accumulate);
-      else
-        panel<kVecs / 2, 12>(m, here, n_steps, a, lda, b, c + j, ldc, accumulate);
+    const int64_t n_steps = steps(kc), lda = row_stride(kc), whole = n / kCols * kCols, panel = n_steps * kCols;
+    // A few rows of a stay in L1 while b passes from L2.
+    for (int64_t i = 0, rows; i < m; i += rows) {
+      rows = rows_now(m - i, kMaxRows);
+      const Micro f = Tables<kVecs, kMaxRows>::of_rows[rows - 1];
+      for (int64_t j = 0; j < whole; j += kCols)
+        f(n_steps, a + i * lda, lda, b + j / kCols * panel, c + i * ldc + j, ldc, accumulate);
     }
+    if (whole == n) return;
+    // A narrow panel leaves registers free: more rows keep as many chains in flight.
+    const int64_t left = n - whole;
+    b += whole / kCols * panel, c += whole;
+    if (left > kCols / 2)
+      narrow<kVecs, kMaxRows>(m, left, n_steps, a, lda, b, c, ldc, accumulate);
+    else if (left > kCols / 4)
+      narrow<kVecs / 2, 12>(m, left, n_steps, a, lda, b, c, ldc, accumulate);
+    else
+      narrow<kVecs == 2 ? 1 : kVecs / 4, 12>(m, left, n_steps, a, lda, b, c, ldc, accumulate);
   }
 };
 

@@ -183,7 +183,7 @@ void bench(Context& ctx, Shape s, int64_t m, bool dx, const char* only) {
   p.math = Math::bf16;
 
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  const int repeats = std::max(1, static_cast<int>(4e9 / flops));
+  const int repeats = std::max(1, static_cast<int>(1e9 / flops));
   Times ours, peer, peak;
   const auto time = [&](Times& t, int times, const std::function<void()>& f) {
     const double start = now();
@@ -201,7 +201,7 @@ void bench(Context& ctx, Shape s, int64_t m, bool dx, const char* only) {
     if (peak_run) {
       time(peak, 1, [&] {
         ctx.pool().run([&](int thread) {
-          const double done = peak_run(4'000'000);
+          const double done = peak_run(1'000'000);
           if (thread == 0) peak_flops = done * g_threads;
         });
       });
