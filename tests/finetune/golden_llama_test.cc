@@ -178,3 +178,10 @@ TEST_CASE("an adapter trained here is written whole and gives the same logits wh
   std::ofstream(out / "logits.json") << j.dump();
   if (!keep) fs::remove_all(out);
 }
+
+TEST_CASE("PEFT's outcome on such an adapter is on record") {
+  const auto j = read_json(fs::path(BANTAM_TESTS_DIR) / "golden" / "llama" / "adapter_check.json");
+  CHECK(j.at("passed") == true);
+  CHECK(j.at("keys").at("matched") == 28);
+  CHECK(j.at("adapter_effect").get<double>() > 1);
+}
