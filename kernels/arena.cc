@@ -24,11 +24,14 @@ Arena::Arena(const Backend& backend, std::vector<Region> regions) : backend_(bac
     std::memset(base_, 0, bytes_);
   } else {
     const std::vector<char> zeros(std::min<size_t>(bytes_, size_t{4} << 20), 0);
-    for (size_t at = 0; at < bytes_; at += zeros.size()) backend_.upload(base_ + at, zeros.data(), std::min(zeros.size(), bytes_ - at));
+    for (size_t at = 0; at < bytes_; at += zeros.size())
+      backend_.upload(base_ + at, zeros.data(), std::min(zeros.size(), bytes_ - at));
   }
 }
 
-Arena::~Arena() { backend_.release(base_); }
+Arena::~Arena() {
+  backend_.release(base_);
+}
 
 void* Arena::region(const std::string& name) const {
   for (const auto& r : regions_)

@@ -50,7 +50,8 @@ const Backend& load_backend(const std::string& name_or_path) {
     const auto entry = reinterpret_cast<Entry>(dlsym(handle, "bantam_backend"));
     const Backend* backend = entry ? entry(Backend::kAbi) : nullptr;
     if (!backend)
-      throw Error(ErrorCode::device, str(t, ": not a backend library of this version of bantam (table version ", Backend::kAbi, ")"),
+      throw Error(ErrorCode::device,
+                  str(t, ": not a backend library of this version of bantam (table version ", Backend::kAbi, ")"),
                   "install program and backends from one build");
     return *(loaded[name_or_path] = backend);
   }

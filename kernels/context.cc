@@ -22,10 +22,14 @@ int usable_cores() {
 
 const char* name_of(Isa isa) {
   switch (isa) {
-    case Isa::scalar: return "scalar";
-    case Isa::avx2: return "avx2";
-    case Isa::avx512: return "avx512";
-    case Isa::avx512bf16: return "avx512bf16";
+    case Isa::scalar:
+      return "scalar";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::avx512bf16:
+      return "avx512bf16";
   }
   return "?";
 }
@@ -46,7 +50,8 @@ Isa best_isa() {
 Context::Context(const ContextOptions& options)
     : pool_(options.num_threads > 0 ? options.num_threads : usable_cores()), isa_(options.isa) {
   if (isa_ > best_isa())
-    throw Error(ErrorCode::device, str("CPU tier ", name_of(isa_), " asked for, but this machine has ", name_of(best_isa())),
+    throw Error(ErrorCode::device,
+                str("CPU tier ", name_of(isa_), " asked for, but this machine has ", name_of(best_isa())),
                 "choose a lower tier");
   backend_ = options.backend.empty() ? &cpu_backend() : &load_backend(options.backend);
   scratch_ = std::make_unique<char[]>(workspace_bytes() + 64);  // zero-filled: touched before step 1
@@ -55,10 +60,11 @@ Context::Context(const ContextOptions& options)
 
 Context::~Context() = default;
 
-void* Context::scratch(int thread) { return scratch_base_ + kThreadScratch * static_cast<size_t>(thread); }
+void* Context::scratch(int thread) {
+  return scratch_base_ + kThreadScratch * static_cast<size_t>(thread);
+}
 
-void parallel_for(Context& ctx, int64_t n, int64_t grain,
-                  const std::function<void(int64_t, int64_t, int)>& f) {
+void parallel_for(Context& ctx, int64_t n, int64_t grain, const std::function<void(int64_t, int64_t, int)>& f) {
   if (n <= 0) return;
   grain = std::max<int64_t>(grain, 1);
   if (n <= grain || ctx.num_threads() == 1) {

@@ -28,9 +28,9 @@ enum class Math : uint8_t { f32, bf16 };
 enum class GradMode : uint8_t { write, add };
 
 struct ContextOptions {
-  int num_threads = 0;        ///< 0: one per core that this process may use
-  std::string backend = "";   ///< empty: the built-in CPU; else a backend library, by path or by name
-  Isa isa = best_isa();       ///< CPU tier; a tier that the machine lacks is Error(device)
+  int num_threads = 0;       ///< 0: one per core that this process may use
+  std::string backend = "";  ///< empty: the built-in CPU; else a backend library, by path or by name
+  Isa isa = best_isa();      ///< CPU tier; a tier that the machine lacks is Error(device)
 };
 
 class Context {

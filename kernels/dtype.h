@@ -12,20 +12,28 @@ enum class DType : uint8_t { f32, bf16, f16, i32, u8 };
 constexpr size_t size_of(DType t) {
   switch (t) {
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::bf16:
-    case DType::f16: return 2;
-    case DType::u8: return 1;
+    case DType::f16:
+      return 2;
+    case DType::u8:
+      return 1;
   }
   return 0;
 }
 constexpr const char* name_of(DType t) {
   switch (t) {
-    case DType::f32: return "f32";
-    case DType::bf16: return "bf16";
-    case DType::f16: return "f16";
-    case DType::i32: return "i32";
-    case DType::u8: return "u8";
+    case DType::f32:
+      return "f32";
+    case DType::bf16:
+      return "bf16";
+    case DType::f16:
+      return "f16";
+    case DType::i32:
+      return "i32";
+    case DType::u8:
+      return "u8";
   }
   return "?";
 }
@@ -36,8 +44,12 @@ struct bf16 {
 };
 static_assert(sizeof(bf16) == 2);
 
-constexpr float to_f32(bf16 v) { return std::bit_cast<float>(static_cast<uint32_t>(v.bits) << 16); }
-constexpr float to_f32(float v) { return v; }
+constexpr float to_f32(bf16 v) {
+  return std::bit_cast<float>(static_cast<uint32_t>(v.bits) << 16);
+}
+constexpr float to_f32(float v) {
+  return v;
+}
 
 /// Round to nearest even; NaN stays NaN (quiet).
 constexpr bf16 to_bf16(float v) {

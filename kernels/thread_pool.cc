@@ -63,7 +63,9 @@ ThreadPool::~ThreadPool() {
   for (auto& w : impl_->workers) w.join();
 }
 
-int ThreadPool::size() const { return impl_->threads; }
+int ThreadPool::size() const {
+  return impl_->threads;
+}
 
 void ThreadPool::run(const std::function<void(int)>& f) {
   Impl& p = *impl_;

@@ -34,7 +34,10 @@ struct WeightView {
   /// A dense f32 or bf16 matrix.
   WeightView(const ConstTensorView& t)  // NOLINT: implicit on purpose, activations are operands too
       : format(t.dtype == DType::bf16 ? WeightFormat::bf16 : WeightFormat::f32),
-        rows(t.rows), cols(t.cols), stride(t.stride), data(t.data) {}
+        rows(t.rows),
+        cols(t.cols),
+        stride(t.stride),
+        data(t.data) {}
   explicit operator bool() const { return data != nullptr; }
   /// Scale of nf4 block b.
   float block_absmax(int64_t b) const {

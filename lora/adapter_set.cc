@@ -52,7 +52,8 @@ AdapterSet::AdapterSet(const LoraConfig& config, const std::vector<Module>& modu
   for (const auto& e : extra) {
     const Parameter& p = parameters_[static_cast<size_t>(find_parameter(e.name))];
     if (static_cast<int64_t>(e.values.size()) != p.size())
-      throw Error(ErrorCode::internal, str("parameter ", e.name, ": ", e.values.size(), " start values for ", p.size(), " elements"));
+      throw Error(ErrorCode::internal,
+                  str("parameter ", e.name, ": ", e.values.size(), " start values for ", p.size(), " elements"));
     std::copy(e.values.begin(), e.values.end(), values_.begin() + p.offset);
   }
 }
@@ -73,7 +74,9 @@ int AdapterSet::find_parameter(std::string_view name) const {
   return it == parameter_index_.end() ? -1 : it->second;
 }
 
-void AdapterSet::zero_grads() { std::fill(grads_.begin(), grads_.end(), 0.0f); }
+void AdapterSet::zero_grads() {
+  std::fill(grads_.begin(), grads_.end(), 0.0f);
+}
 
 ConstTensorView AdapterSet::value(int parameter) const {
   const Parameter& p = parameters_[static_cast<size_t>(parameter)];

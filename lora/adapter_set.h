@@ -43,9 +43,10 @@ class AdapterSet {
     std::vector<float> values;
   };
 
-  /// lora_A uniform in +-1/sqrt(in) (PEFT's kaiming_uniform with a = sqrt(5)), lora_B zero. Each matrix is a function of
-  /// the seed and its own name only.
-  AdapterSet(const LoraConfig& config, const std::vector<Module>& modules, uint64_t seed, const std::vector<Extra>& extra = {});
+  /// lora_A uniform in +-1/sqrt(in) (PEFT's kaiming_uniform with a = sqrt(5)), lora_B zero. Each matrix is a function
+  /// of the seed and its own name only.
+  AdapterSet(const LoraConfig& config, const std::vector<Module>& modules, uint64_t seed,
+             const std::vector<Extra>& extra = {});
 
   const LoraConfig& config() const { return config_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }

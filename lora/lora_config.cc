@@ -16,7 +16,8 @@ bool ends_with_module(const std::string& path, const std::string& name) {
   return path.size() > name.size() && path.ends_with(name) && path[path.size() - name.size() - 1] == '.';
 }
 bool is_plain_name(const std::string& s) {
-  return !s.empty() && std::all_of(s.begin(), s.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '-'; });
+  return !s.empty() && std::all_of(s.begin(), s.end(),
+                                   [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '-'; });
 }
 std::string last_names(const std::vector<std::string>& linears) {
   std::set<std::string> names;
@@ -28,7 +29,8 @@ std::string last_names(const std::vector<std::string>& linears) {
 }  // namespace
 
 float LoraConfig::scale() const {
-  return static_cast<float>(use_rslora ? lora_alpha / std::sqrt(static_cast<double>(r)) : lora_alpha / static_cast<double>(r));
+  return static_cast<float>(use_rslora ? lora_alpha / std::sqrt(static_cast<double>(r))
+                                       : lora_alpha / static_cast<double>(r));
 }
 
 std::vector<std::string> match_target_modules(const std::vector<std::string>& target_modules,
@@ -47,7 +49,8 @@ std::vector<std::string> match_target_modules(const std::vector<std::string>& ta
     try {
       regex = std::regex(target_modules[0]);
     } catch (const std::regex_error& e) {
-      throw Error(ErrorCode::usage, str("lora_target_modules: '", target_modules[0], "' is not a regular expression: ", e.what()),
+      throw Error(ErrorCode::usage,
+                  str("lora_target_modules: '", target_modules[0], "' is not a regular expression: ", e.what()),
                   "use a list of module names, or an expression such as .*\\.(q|v)_proj");
     }
     for (const auto& l : linears)

@@ -8,10 +8,10 @@
 namespace bantam {
 
 struct LoraConfig {
-  int64_t r = 16;             ///< rank, >= 1
-  double lora_alpha = 32;     ///< > 0
-  double lora_dropout = 0;    ///< [0, 1), on the input of lora_A only
-  bool use_rslora = false;    ///< scale alpha / sqrt(r) instead of alpha / r (Kalajdzievski 2023, arXiv 2312.03732)
+  int64_t r = 16;           ///< rank, >= 1
+  double lora_alpha = 32;   ///< > 0
+  double lora_dropout = 0;  ///< [0, 1), on the input of lora_A only
+  bool use_rslora = false;  ///< scale alpha / sqrt(r) instead of alpha / r (Kalajdzievski 2023, arXiv 2312.03732)
   /// {"all-linear"}; or module names, each matching a path equal to it or ending in "." + it; or one regular expression
   /// (ECMAScript) that must match the whole path. A single entry with a character outside [A-Za-z0-9_.-] is a regex.
   std::vector<std::string> target_modules = {"all-linear"};

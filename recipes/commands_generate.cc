@@ -34,12 +34,15 @@ Source find_source(const GenerateCommandOptions& o) {
       s.adapter = o.model_or_run;
       if (!fs::exists(s.adapter / "adapter_model.safetensors", ec)) {
         const auto steps = list_checkpoints(o.model_or_run);
-        if (steps.empty()) throw Error(ErrorCode::model, str(o.model_or_run.string(), ": this run has no adapter and no checkpoint yet"), "let it train first");
+        if (steps.empty())
+          throw Error(ErrorCode::model, str(o.model_or_run.string(), ": this run has no adapter and no checkpoint yet"),
+                      "let it train first");
         s.adapter = o.model_or_run / str("checkpoint-", steps.back());
       }
     }
   } else if (fs::exists(o.model_or_run / "adapter_config.json", ec)) {
-    throw Error(ErrorCode::usage, str(o.model_or_run.string(), ": an adapter, expected a model or a run folder"), "bantam generate MODEL --adapter " + o.model_or_run.string());
+    throw Error(ErrorCode::usage, str(o.model_or_run.string(), ": an adapter, expected a model or a run folder"),
+                "bantam generate MODEL --adapter " + o.model_or_run.string());
   }
   if (o.quant_type) s.quant.type = *o.quant_type == Recipe::QuantType::none ? QuantType::none : QuantType::nf4;
   return s;
@@ -82,17 +85,26 @@ int generate_command(const GenerateCommandOptions& o) {
   const auto wanted = static_cast<int64_t>(prompt.size()) + o.max_new_tokens;
   const int64_t length = std::min(wanted, model->config.max_position_embeddings);
   if (static_cast<int64_t>(prompt.size()) > length)
-    throw Error(ErrorCode::usage, str("--prompt has ", prompt.size(), " tokens, the model takes ", model->config.max_position_embeddings), "shorten it");
+    throw Error(ErrorCode::usage,
+                str("--prompt has ", prompt.size(), " tokens, the model takes ", model->config.max_position_embeddings),
+                "shorten it");
   Generator generator(*ctx, model, adapters ? &*adapters : nullptr, source.dtype, length);
 
-  GenerateOptions options{.max_new_tokens = o.max_new_tokens, .temperature = o.temperature, .top_p = o.top_p, .seed = static_cast<uint64_t>(o.seed), .stop = {}};
+  GenerateOptions options{.max_new_tokens = o.max_new_tokens,
+                          .temperature = o.temperature,
+                          .top_p = o.top_p,
+                          .seed = static_cast<uint64_t>(o.seed),
+                          .stop = {}};
   if (tokenizer->eos_id() >= 0) options.stop.push_back(tokenizer->eos_id());
   const auto t0 = std::chrono::steady_clock::now();
   std::vector<int32_t> ids;
   if (o.common.json) {
     ids = generator.generate(prompt, options);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
-    const nlohmann::ordered_json j = {{"prompt_tokens", prompt.size()}, {"new_tokens", ids.size()}, {"seconds", seconds}, {"text", tokenizer->decode(ids)}};
+    const nlohmann::ordered_json j = {{"prompt_tokens", prompt.size()},
+                                      {"new_tokens", ids.size()},
+                                      {"seconds", seconds},
+                                      {"text", tokenizer->decode(ids)}};
     std::printf("%s\n", j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
     return 0;
   }

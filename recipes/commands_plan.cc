@@ -11,7 +11,8 @@ int plan_command(const Recipe& recipe, const CommandOptions& options) {
   const Dataset* eval = s.eval.samples.empty() ? nullptr : &s.eval;
   const RunPlan run = plan_run(s.train, eval, s.options);
   const Trainer trainer(*s.context, s.model, *s.adapters, s.options.trainer, run.max_tokens);
-  const std::string text = options.json ? plan_json(run, trainer.plan()) : s.train.report.summary() + plan_text(run, trainer.plan());
+  const std::string text =
+      options.json ? plan_json(run, trainer.plan()) : s.train.report.summary() + plan_text(run, trainer.plan());
   std::fputs(text.c_str(), stdout);
   return 0;
 }

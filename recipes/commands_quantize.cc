@@ -11,7 +11,8 @@
 
 namespace bantam {
 
-int quantize_command(const std::filesystem::path& model, const std::filesystem::path& out, const QuantizeCommandOptions& options) {
+int quantize_command(const std::filesystem::path& model, const std::filesystem::path& out,
+                     const QuantizeCommandOptions& options) {
   const ModelConfig config = load_model_config(model);
   if (is_quantized_folder(model)) throw Error(ErrorCode::usage, str(model.string(), ": is quantised already"));
   const auto source = open_model_files(model);
@@ -19,7 +20,8 @@ int quantize_command(const std::filesystem::path& model, const std::filesystem::
   std::error_code ec;
   if (options.common.overwrite) std::filesystem::remove(out / "model.safetensors", ec);
   if (std::filesystem::exists(out / "model.safetensors", ec))
-    throw Error(ErrorCode::usage, str(out.string(), ": holds a model already"), "name another folder, or pass --overwrite");
+    throw Error(ErrorCode::usage, str(out.string(), ": holds a model already"),
+                "name another folder, or pass --overwrite");
   const auto tokenizer = load_tokenizer(model);
 
   StoreOptions store;
@@ -29,7 +31,8 @@ int quantize_command(const std::filesystem::path& model, const std::filesystem::
   store.progress = [&](const StoreProgress& p) {
     if (live) std::fprintf(stderr, "\r%zu of %zu tensors", p.done, p.total);
   };
-  const QuantConfig quant{options.quant_type == Recipe::QuantType::none ? QuantType::none : QuantType::nf4, options.double_quant};
+  const QuantConfig quant{options.quant_type == Recipe::QuantType::none ? QuantType::none : QuantType::nf4,
+                          options.double_quant};
   store.files["config.json"] = with_quantization_config(config.to_json(), quant);
   const auto t0 = std::chrono::steady_clock::now();
   write_store(*source, quant, out, store);

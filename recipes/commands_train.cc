@@ -62,7 +62,8 @@ class StopOnSignal {
     [[maybe_unused]] const auto m = ::write(STDERR_FILENO, kText, sizeof kText - 1);
   }
   int pipe_[2] = {-1, -1};
-  struct sigaction old_int_ {}, old_term_ {};
+  struct sigaction old_int_ {
+  }, old_term_{};
   std::stop_source source_;
   std::atomic<int> received_{0};
   std::thread watcher_;
@@ -71,26 +72,41 @@ class StopOnSignal {
 class Progress {
  public:
   Progress(const Recipe& recipe, const CommandOptions& options, RunFolder& folder)
-      : quiet_(options.quiet), live_(!options.quiet && isatty(STDERR_FILENO)), every_(recipe.logging_steps), folder_(folder) {
+      : quiet_(options.quiet),
+        live_(!options.quiet && isatty(STDERR_FILENO)),
+        every_(recipe.logging_steps),
+        folder_(folder) {
     write_metrics_ = std::find(recipe.report_to.begin(), recipe.report_to.end(), "jsonl") != recipe.report_to.end();
   }
   void step(const StepEvent& e) {
     if (write_metrics_ && (e.step % every_ == 0 || e.step == e.total_steps)) {
-      nlohmann::ordered_json j = {{"step", e.step}, {"epoch", e.epoch}, {"loss", number(e.result.loss)}, {"learning_rate", e.lr}, {"grad_norm", number(e.result.grad_norm)},
-                                  {"tokens", e.result.tokens}, {"targets", e.result.total_weight}, {"seconds", e.seconds}, {"tokens_per_second", e.tokens_per_second},
+      nlohmann::ordered_json j = {{"step", e.step},
+                                  {"epoch", e.epoch},
+                                  {"loss", number(e.result.loss)},
+                                  {"learning_rate", e.lr},
+                                  {"grad_norm", number(e.result.grad_norm)},
+                                  {"tokens", e.result.tokens},
+                                  {"targets", e.result.total_weight},
+                                  {"seconds", e.seconds},
+                                  {"tokens_per_second", e.tokens_per_second},
                                   {"anonymous_bytes", e.anonymous_bytes}};
       if (e.result.skipped) j["skipped"] = true;
       folder_.metric(j.dump());
     }
     if (quiet_ || (!live_ && e.step % every_ != 0)) return;
-    std::fprintf(stderr, "%sstep %lld/%lld  epoch %.2f  loss %.4f  lr %.2e  grad norm %.3f  %.0f tokens/s  ETA %s%s", live_ ? "\r\033[K" : "",
-                 static_cast<long long>(e.step), static_cast<long long>(e.total_steps), e.epoch, e.result.loss, e.lr, e.result.grad_norm,
-                 e.tokens_per_second, time_text(e.eta_seconds).c_str(), live_ ? "" : "\n");
+    std::fprintf(stderr, "%sstep %lld/%lld  epoch %.2f  loss %.4f  lr %.2e  grad norm %.3f  %.0f tokens/s  ETA %s%s",
+                 live_ ? "\r\033[K" : "", static_cast<long long>(e.step), static_cast<long long>(e.total_steps),
+                 e.epoch, e.result.loss, e.lr, e.result.grad_norm, e.tokens_per_second,
+                 time_text(e.eta_seconds).c_str(), live_ ? "" : "\n");
     open_line_ = live_;
   }
   void eval(const EvalEvent& e) {
-    if (write_metrics_) folder_.metric(nlohmann::ordered_json{{"step", e.step}, {"eval_loss", number(e.result.loss)}, {"eval_targets", e.result.targets}}.dump());
-    line(str("step ", e.step, ": held-out loss ", loss_text(e.result.loss), " (perplexity ", loss_text(std::exp(e.result.loss)), ") on ", e.result.targets, " tokens"));
+    if (write_metrics_)
+      folder_.metric(nlohmann::ordered_json{
+          {"step", e.step}, {"eval_loss", number(e.result.loss)}, {"eval_targets", e.result.targets}}
+                         .dump());
+    line(str("step ", e.step, ": held-out loss ", loss_text(e.result.loss), " (perplexity ",
+             loss_text(std::exp(e.result.loss)), ") on ", e.result.targets, " tokens"));
   }
   void line(const std::string& text) {
     if (quiet_) return;
@@ -108,7 +124,9 @@ class Progress {
   }
 
  private:
-  static nlohmann::ordered_json number(double v) { return std::isfinite(v) ? nlohmann::ordered_json(v) : nlohmann::ordered_json(nullptr); }
+  static nlohmann::ordered_json number(double v) {
+    return std::isfinite(v) ? nlohmann::ordered_json(v) : nlohmann::ordered_json(nullptr);
+  }
   void close_line() {
     if (open_line_) std::fprintf(stderr, "\n");
     open_line_ = false;
@@ -121,21 +139,31 @@ class Progress {
 void print_report(const TrainReport& r, const CommandOptions& options, const RunFolder& folder) {
   const bool evaluated = std::isfinite(r.last_eval_loss), both = evaluated && std::isfinite(r.first_eval_loss);
   if (options.json) {
-    nlohmann::ordered_json j = {{"finished", r.finished}, {"step", r.state.step}, {"total_steps", r.state.total_steps}, {"output_dir", folder.path().string()},
-                                {"seconds", r.train_seconds}, {"tokens", r.tokens}, {"skipped_steps", r.skipped_steps},
-                                {"planned_anonymous_bytes", r.planned_anonymous}, {"peak_anonymous_bytes", r.peak_anonymous}};
+    nlohmann::ordered_json j = {{"finished", r.finished},
+                                {"step", r.state.step},
+                                {"total_steps", r.state.total_steps},
+                                {"output_dir", folder.path().string()},
+                                {"seconds", r.train_seconds},
+                                {"tokens", r.tokens},
+                                {"skipped_steps", r.skipped_steps},
+                                {"planned_anonymous_bytes", r.planned_anonymous},
+                                {"peak_anonymous_bytes", r.peak_anonymous}};
     if (both) j["first_eval_loss"] = r.first_eval_loss;
     if (evaluated) j["last_eval_loss"] = r.last_eval_loss;
     std::printf("%s\n", j.dump().c_str());
     return;
   }
   if (options.quiet) return;
-  std::printf("%lld steps, %lld tokens in %s (%.0f tokens/s)\n", static_cast<long long>(r.state.step), static_cast<long long>(r.tokens), time_text(r.train_seconds).c_str(),
+  std::printf("%lld steps, %lld tokens in %s (%.0f tokens/s)\n", static_cast<long long>(r.state.step),
+              static_cast<long long>(r.tokens), time_text(r.train_seconds).c_str(),
               r.train_seconds > 0 ? static_cast<double>(r.tokens) / r.train_seconds : 0.0);
   if (both)
-    std::printf("held-out loss %.4f before, %.4f after (%+.1f %%)\n", r.first_eval_loss, r.last_eval_loss, 100 * (r.last_eval_loss / r.first_eval_loss - 1));
-  std::printf("memory without the mapped weights: %s planned, %s measured\n", size_text(r.planned_anonymous).c_str(), size_text(r.peak_anonymous).c_str());
-  if (r.skipped_steps > 0) std::printf("%lld steps were skipped, see the warnings\n", static_cast<long long>(r.skipped_steps));
+    std::printf("held-out loss %.4f before, %.4f after (%+.1f %%)\n", r.first_eval_loss, r.last_eval_loss,
+                100 * (r.last_eval_loss / r.first_eval_loss - 1));
+  std::printf("memory without the mapped weights: %s planned, %s measured\n", size_text(r.planned_anonymous).c_str(),
+              size_text(r.peak_anonymous).c_str());
+  if (r.skipped_steps > 0)
+    std::printf("%lld steps were skipped, see the warnings\n", static_cast<long long>(r.skipped_steps));
   std::printf("%s %s\n", r.finished ? "adapter in" : "stopped; the same command goes on from", folder.path().c_str());
 }
 
@@ -147,7 +175,8 @@ int train_command(const Recipe& recipe, const CommandOptions& options) {
   const StopOnSignal signals;
   Progress progress(recipe, options, folder);
   progress.line(s.train.report.summary());
-  if (recipe.resume_from_checkpoint != "auto" && recipe.resume_from_checkpoint != "false") s.options.resume_from = recipe.resume_from_checkpoint;
+  if (recipe.resume_from_checkpoint != "auto" && recipe.resume_from_checkpoint != "false")
+    s.options.resume_from = recipe.resume_from_checkpoint;
 
   TrainHooks hooks;
   hooks.on_plan = [&](const RunPlan& run, const MemoryPlan& memory) {

@@ -29,24 +29,35 @@ bool is_there(const fs::path& p) {
 }
 }  // namespace
 
-bool RunFolder::has_run() const { return is_there(path_ / kRecipe) || !list_checkpoints(path_).empty(); }
-bool RunFolder::is_finished() const { return is_there(path_ / kFinished); }
+bool RunFolder::has_run() const {
+  return is_there(path_ / kRecipe) || !list_checkpoints(path_).empty();
+}
+bool RunFolder::is_finished() const {
+  return is_there(path_ / kFinished);
+}
 
 void RunFolder::remove_run() const {
   std::error_code ec;
   for (const int64_t s : list_checkpoints(path_)) fs::remove_all(path_ / str("checkpoint-", s), ec);
-  for (const char* name : {kRecipe, kFinished, kMetrics, "plan.json", "data_report.json", "adapter_model.safetensors", "adapter_config.json"}) fs::remove(path_ / name, ec);
+  for (const char* name : {kRecipe, kFinished, kMetrics, "plan.json", "data_report.json", "adapter_model.safetensors",
+                           "adapter_config.json"})
+    fs::remove(path_ / name, ec);
 }
 
 RunFolder::RunFolder(const Recipe& recipe, const CommandOptions& options) : path_(recipe.output_dir) {
   std::error_code ec;
   fs::create_directories(path_, ec);
-  if (ec) throw Error(ErrorCode::io, str("output_dir ", path_.string(), ": cannot be created: ", ec.message()), "name a folder that can be written");
+  if (ec)
+    throw Error(ErrorCode::io, str("output_dir ", path_.string(), ": cannot be created: ", ec.message()),
+                "name a folder that can be written");
   lock_ = ::open((path_ / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) throw Error(ErrorCode::io, str("output_dir ", path_.string(), ": cannot be written: ", std::strerror(errno)), "name a folder that can be written");
+  if (lock_ < 0)
+    throw Error(ErrorCode::io, str("output_dir ", path_.string(), ": cannot be written: ", std::strerror(errno)),
+                "name a folder that can be written");
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock_);
-    throw Error(ErrorCode::io, str("output_dir ", path_.string(), ": another process trains into it"), "wait for it, or name another output_dir");
+    throw Error(ErrorCode::io, str("output_dir ", path_.string(), ": another process trains into it"),
+                "wait for it, or name another output_dir");
   }
   try {
     if (!has_run()) return;
@@ -55,8 +66,12 @@ RunFolder::RunFolder(const Recipe& recipe, const CommandOptions& options) : path
       return;
     }
     const std::string ways = "--overwrite starts anew in it, --output-dir names another";
-    if (is_finished()) throw Error(ErrorCode::usage, str("output_dir ", path_.string(), ": holds a finished run"), ways);
-    if (recipe.resume_from_checkpoint == "false") throw Error(ErrorCode::usage, str("output_dir ", path_.string(), ": holds an unfinished run, and resume_from_checkpoint is false"), ways);
+    if (is_finished())
+      throw Error(ErrorCode::usage, str("output_dir ", path_.string(), ": holds a finished run"), ways);
+    if (recipe.resume_from_checkpoint == "false")
+      throw Error(ErrorCode::usage,
+                  str("output_dir ", path_.string(), ": holds an unfinished run, and resume_from_checkpoint is false"),
+                  ways);
     if (!is_there(path_ / kRecipe)) return;
     std::string differ;
     bool on_demand_only = true;
@@ -66,7 +81,9 @@ RunFolder::RunFolder(const Recipe& recipe, const CommandOptions& options) : path
       differ += str("\n  ", d.key, ": ", d.before, " there, ", d.after, " now");
     }
     if (!differ.empty() && !(on_demand_only && options.resume))
-      throw Error(ErrorCode::usage, str("output_dir ", path_.string(), ": holds an unfinished run of another recipe:", differ), on_demand_only ? "--resume goes on with the new values; " + ways : ways);
+      throw Error(ErrorCode::usage,
+                  str("output_dir ", path_.string(), ": holds an unfinished run of another recipe:", differ),
+                  on_demand_only ? "--resume goes on with the new values; " + ways : ways);
   } catch (...) {
     ::close(lock_);
     throw;
@@ -96,12 +113,15 @@ void RunFolder::drop_metrics_after(int64_t step) {
   std::string kept;
   for (std::string line; std::getline(in, line);) {
     const auto j = nlohmann::json::parse(line, nullptr, false);
-    if (j.is_object() && j.contains("step") && j["step"].is_number_integer() && j["step"].get<int64_t>() <= step) kept += line + "\n";
+    if (j.is_object() && j.contains("step") && j["step"].is_number_integer() && j["step"].get<int64_t>() <= step)
+      kept += line + "\n";
   }
   in.close();
   write_file_atomically(path_ / kMetrics, kept);
 }
 
-void RunFolder::finish() { write_file_atomically(path_ / kFinished, "{\"finished\": true}\n"); }
+void RunFolder::finish() {
+  write_file_atomically(path_ / kFinished, "{\"finished\": true}\n");
+}
 
 }  // namespace bantam

@@ -12,7 +12,8 @@ namespace bantam {
 class RunFolder {
  public:
   /// Creates the folder, locks it (Error(io) when another process trains into it), and decides how to start:
-  /// an unfinished run of the same recipe goes on; a finished or a different one is refused, saying what differs, unless
+  /// an unfinished run of the same recipe goes on; a finished or a different one is refused, saying what differs,
+  /// unless
   /// --overwrite (its files are removed) or, for keys that may change, --resume. Error(usage).
   RunFolder(const Recipe& recipe, const CommandOptions& options);
   ~RunFolder();

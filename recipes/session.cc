@@ -45,7 +45,8 @@ TrainOptions train_options(const Recipe& r) {
   o.trainer.loss_chunk_bytes = static_cast<size_t>(r.loss_chunk_bytes);
   o.trainer.optimizer = {r.adam_beta1, r.adam_beta2, r.adam_epsilon, r.weight_decay, r.max_grad_norm};
   o.trainer.seed = static_cast<uint64_t>(r.seed);
-  o.batches = {r.micro_batch_size, r.gradient_accumulation_steps, r.max_seq_length, r.sample_packing, static_cast<uint64_t>(r.seed)};
+  o.batches = {r.micro_batch_size, r.gradient_accumulation_steps, r.max_seq_length, r.sample_packing,
+               static_cast<uint64_t>(r.seed)};
   o.lr.learning_rate = r.learning_rate;
   o.lr.scheduler = r.lr_scheduler == Recipe::LrScheduler::linear     ? LrScheduler::linear
                    : r.lr_scheduler == Recipe::LrScheduler::constant ? LrScheduler::constant
@@ -76,9 +77,13 @@ uint64_t data_hash(const Dataset& d) {
 
 }  // namespace
 
-QuantConfig quant_config(const Recipe& r) { return {r.quant_type == Recipe::QuantType::none ? QuantType::none : QuantType::nf4, r.double_quant}; }
+QuantConfig quant_config(const Recipe& r) {
+  return {r.quant_type == Recipe::QuantType::none ? QuantType::none : QuantType::nf4, r.double_quant};
+}
 
-DType dtype_of_recipe(Recipe::Dtype dtype) { return dtype == Recipe::Dtype::f32 ? DType::f32 : DType::bf16; }
+DType dtype_of_recipe(Recipe::Dtype dtype) {
+  return dtype == Recipe::Dtype::f32 ? DType::f32 : DType::bf16;
+}
 
 std::unique_ptr<Context> make_context(const std::string& device, std::optional<int64_t> num_threads) {
   if (device != "auto" && device != "cpu")
@@ -86,15 +91,19 @@ std::unique_ptr<Context> make_context(const std::string& device, std::optional<i
   return std::make_unique<Context>(ContextOptions{.num_threads = static_cast<int>(num_threads.value_or(0))});
 }
 
-std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& path, const QuantConfig& quant, bool quiet) {
+std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& path, const QuantConfig& quant,
+                                                bool quiet) {
   LoadOptions o{.quant = quant};
   const bool live = !quiet && isatty(STDERR_FILENO);
   int shown = -1;
   o.progress = [&](double fraction, const std::string& what) {
     if (quiet) return;
     const int percent = static_cast<int>(fraction * 100);
-    if (shown < 0 && !live) std::fprintf(stderr, "%s %s, once (kept in %s)\n", what.c_str(), path.filename().c_str(), default_cache_dir().c_str());
-    if (live && percent != shown) std::fprintf(stderr, "\r%s %s: %3d %%", what.c_str(), path.filename().c_str(), percent);
+    if (shown < 0 && !live)
+      std::fprintf(stderr, "%s %s, once (kept in %s)\n", what.c_str(), path.filename().c_str(),
+                   default_cache_dir().c_str());
+    if (live && percent != shown)
+      std::fprintf(stderr, "\r%s %s: %3d %%", what.c_str(), path.filename().c_str(), percent);
     shown = percent;
   };
   auto model = load_model(path, o);
@@ -107,7 +116,8 @@ Session open_session(const Recipe& r, const CommandOptions& options) {
   s.options = train_options(r);
   const ModelConfig config = load_model_config(r.base_model);
   if (r.max_seq_length > config.max_position_embeddings && !options.quiet)
-    std::fprintf(stderr, "max_seq_length %lld is above the model's %lld, which is used\n", static_cast<long long>(r.max_seq_length), static_cast<long long>(config.max_position_embeddings));
+    std::fprintf(stderr, "max_seq_length %lld is above the model's %lld, which is used\n",
+                 static_cast<long long>(r.max_seq_length), static_cast<long long>(config.max_position_embeddings));
   s.options.batches.max_seq_length = std::min(r.max_seq_length, config.max_position_embeddings);
 
   s.tokenizer = load_tokenizer(r.base_model);
@@ -129,12 +139,19 @@ Session open_session(const Recipe& r, const CommandOptions& options) {
     for (const Sample& x : d->samples)
       for (const int32_t id : x.ids)
         if (id >= config.vocab_size)
-          throw Error(ErrorCode::model, str(r.base_model, ": the tokenizer gives id ", id, ", the model's vocabulary has ", config.vocab_size), "tokenizer and weights are not of one model");
+          throw Error(
+              ErrorCode::model,
+              str(r.base_model, ": the tokenizer gives id ", id, ", the model's vocabulary has ", config.vocab_size),
+              "tokenizer and weights are not of one model");
 
   s.model = load_with_progress(r.base_model, quant_config(r), options.quiet);
   s.context = make_context(r.device, r.num_threads);
 
-  const LoraConfig lora{.r = r.lora_r, .lora_alpha = r.lora_alpha, .lora_dropout = r.lora_dropout, .use_rslora = r.use_rslora, .target_modules = r.lora_target_modules};
+  const LoraConfig lora{.r = r.lora_r,
+                        .lora_alpha = r.lora_alpha,
+                        .lora_dropout = r.lora_dropout,
+                        .use_rslora = r.use_rslora,
+                        .target_modules = r.lora_target_modules};
   const auto linears = linear_modules(config);
   std::vector<std::string> paths;
   for (const auto& m : linears) paths.push_back(m.path);
@@ -166,14 +183,19 @@ std::string time_text(double seconds) {
 std::string plan_text(const RunPlan& run, const MemoryPlan& memory) {
   char rows[32];
   std::snprintf(rows, sizeof rows, "%.1f", run.rows_per_step);
-  std::string out = str(run.rows, " rows -> ", run.micro_batches, " micro-batches of up to ", run.max_tokens, " tokens -> ", run.steps_per_epoch,
-                        " steps per epoch, ", run.total_steps, " in all, about ", rows, " rows per step\n");
-  if (run.total_steps < 50) out += str("only ", run.total_steps, " steps: little may be learned; a smaller gradient_accumulation_steps or more epochs give more\n");
+  std::string out =
+      str(run.rows, " rows -> ", run.micro_batches, " micro-batches of up to ", run.max_tokens, " tokens -> ",
+          run.steps_per_epoch, " steps per epoch, ", run.total_steps, " in all, about ", rows, " rows per step\n");
+  if (run.total_steps < 50)
+    out += str("only ", run.total_steps,
+               " steps: little may be learned; a smaller gradient_accumulation_steps or more epochs give more\n");
   out += str("memory, planned (gradient checkpointing: ", memory.schedule, "):\n", memory.table());
   char overhead[64];
-  std::snprintf(overhead, sizeof overhead, "recompute adds %.0f %% to the products of a step, planned", 100 * memory.recompute_overhead);
+  std::snprintf(overhead, sizeof overhead, "recompute adds %.0f %% to the products of a step, planned",
+                100 * memory.recompute_overhead);
   out += overhead;
-  if (memory.recompute_overhead > 0) out += "; results are the same without it (--no-gradient-checkpointing), memory is not";
+  if (memory.recompute_overhead > 0)
+    out += "; results are the same without it (--no-gradient-checkpointing), memory is not";
   return out + "\n";
 }
 
@@ -187,7 +209,8 @@ std::string plan_json(const RunPlan& run, const MemoryPlan& memory) {
   j["max_tokens"] = run.max_tokens;
   j["gradient_checkpointing"] = memory.schedule;
   j["recompute_overhead"] = memory.recompute_overhead;
-  for (const auto& l : memory.lines) j["memory"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"mapped", l.mapped}});
+  for (const auto& l : memory.lines)
+    j["memory"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"mapped", l.mapped}});
   j["total_bytes"] = memory.total();
   j["anonymous_bytes"] = memory.anonymous();
   return j.dump(2) + "\n";

@@ -32,7 +32,8 @@ DType dtype_of_recipe(Recipe::Dtype dtype);
 /// The CPU, or Error(device): this version has no other.
 std::unique_ptr<Context> make_context(const std::string& device, std::optional<int64_t> num_threads);
 /// load_model with progress on stderr.
-std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& path, const QuantConfig& quant, bool quiet);
+std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& path, const QuantConfig& quant,
+                                                bool quiet);
 
 /// "3.2 s", "4 min 10 s", "2 h 5 min".
 std::string time_text(double seconds);

@@ -32,7 +32,8 @@ Value GraphBuilder::rms_norm(Value x, const std::string& module) {
   const Value y = add_value(module, width(x), dtype_);
   const Value rstd = add_value(module + ".rstd", 1, DType::f32);
   const bool trainable = adapters_ && adapters_->find_parameter(graph_.prefix + module + ".weight") >= 0;
-  graph_.ops.push_back({.kind = OpKind::rms_norm, .module = module, .in = {x}, .out = {y, rstd}, .trainable = trainable});
+  graph_.ops.push_back(
+      {.kind = OpKind::rms_norm, .module = module, .in = {x}, .out = {y, rstd}, .trainable = trainable});
   return y;
 }
 
@@ -50,7 +51,11 @@ Value GraphBuilder::linear_op(Value residual, Value x, const std::string& module
     graph_.ops.push_back({.kind = OpKind::lora_down, .module = module, .in = {xd}, .out = {z}, .lora_dx_fused = fused});
   }
   const Value y = add_value(module, out_width, dtype_);
-  graph_.ops.push_back({.kind = OpKind::linear, .module = module, .in = {x, z, residual}, .out = {y}, .has_bias = bias,
+  graph_.ops.push_back({.kind = OpKind::linear,
+                        .module = module,
+                        .in = {x, z, residual},
+                        .out = {y},
+                        .has_bias = bias,
                         .lora_dx_fused = fused});
   return y;
 }
@@ -99,6 +104,8 @@ LayerGraph GraphBuilder::output(Value x) {
   return std::move(graph_);
 }
 
-LayerGraph GraphBuilder::finish() { return std::move(graph_); }
+LayerGraph GraphBuilder::finish() {
+  return std::move(graph_);
+}
 
 }  // namespace bantam

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage of a model (one transformer layer, the embedding, the tail with the loss) as a straight list of ops over named
-// values. It is written once per family; backward, recompute, memory and cost are derived from it (op_kind.h,
+// A stage of a model (one transformer layer, the embedding, the tail with the loss) as a straight list of ops over
+// named values. It is written once per family; backward, recompute, memory and cost are derived from it (op_kind.h,
 // ../recompute/program.h).
 #pragma once
 #include <cstdint>
@@ -14,7 +14,18 @@
 
 namespace bantam {
 
-enum class OpKind : uint8_t { embedding, rms_norm, linear, lora_down, rope, attention, gated_act, add, dropout, cross_entropy };
+enum class OpKind : uint8_t {
+  embedding,
+  rms_norm,
+  linear,
+  lora_down,
+  rope,
+  attention,
+  gated_act,
+  add,
+  dropout,
+  cross_entropy
+};
 
 /// A value is [T, width]; the index into LayerGraph::values is its identity.
 struct ValueInfo {
@@ -95,7 +106,8 @@ LayerGraph llama_layer(const ModelConfig& config, DType dtype, const AdapterSet*
 enum class Tail : uint8_t { loss, hidden };
 
 /// All stages of the model that config.model_type names; adapters null: the bare base.
-ModelGraph build_model_graph(const ModelConfig& config, DType dtype, const AdapterSet* adapters, Tail tail = Tail::loss);
+ModelGraph build_model_graph(const ModelConfig& config, DType dtype, const AdapterSet* adapters,
+                             Tail tail = Tail::loss);
 
 /// Linear modules inside the layers, with their sizes, in the order of the graph: what LoRA may target.
 std::vector<AdapterSet::Module> linear_modules(const ModelConfig& config);

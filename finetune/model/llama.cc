@@ -22,10 +22,14 @@ LayerGraph llama_layer(const ModelConfig& c, DType dtype, const AdapterSet* adap
 }
 
 namespace {
-std::string head_module(const ModelConfig& c) { return c.tie_word_embeddings ? "model.embed_tokens" : "lm_head"; }
+std::string head_module(const ModelConfig& c) {
+  return c.tie_word_embeddings ? "model.embed_tokens" : "lm_head";
+}
 }  // namespace
 
-std::string head_weight_name(const ModelConfig& c) { return head_module(c) + ".weight"; }
+std::string head_weight_name(const ModelConfig& c) {
+  return head_module(c) + ".weight";
+}
 
 ModelGraph build_model_graph(const ModelConfig& c, DType dtype, const AdapterSet* adapters, Tail kind) {
   if (c.model_type != "llama")

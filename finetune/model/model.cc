@@ -24,14 +24,21 @@ Shapes expected_tensors(const ModelConfig& c) {
       const auto width = [&](int v) { return g.values[static_cast<size_t>(v)].width; };
       const std::string name = g.prefix + op.module;
       switch (op.kind) {
-        case OpKind::embedding: out[name + ".weight"] = {c.vocab_size, c.hidden_size}; break;
-        case OpKind::rms_norm: out[name + ".weight"] = {width(op.in[0])}; break;
-        case OpKind::cross_entropy: out[name + ".weight"] = {c.vocab_size, width(op.in[0])}; break;
+        case OpKind::embedding:
+          out[name + ".weight"] = {c.vocab_size, c.hidden_size};
+          break;
+        case OpKind::rms_norm:
+          out[name + ".weight"] = {width(op.in[0])};
+          break;
+        case OpKind::cross_entropy:
+          out[name + ".weight"] = {c.vocab_size, width(op.in[0])};
+          break;
         case OpKind::linear:
           out[name + ".weight"] = {width(op.out[0]), width(op.in[0])};
           if (op.has_bias) out[name + ".bias"] = {width(op.out[0])};
           break;
-        default: break;
+        default:
+          break;
       }
     }
   return out;
@@ -69,17 +76,23 @@ void check_tensors(const ModelConfig& config, const TensorSource& source, const 
     }
     const SourceTensor& t = source.tensors()[static_cast<size_t>(i)];
     if (t.shape != shape)
-      throw Error(ErrorCode::model, str(t.file, ": ", name, ": found shape ", shape_text(t.shape), ", expected ", shape_text(shape)),
+      throw Error(ErrorCode::model,
+                  str(t.file, ": ", name, ": found shape ", shape_text(t.shape), ", expected ", shape_text(shape)),
                   "config and weights are not of one model");
   }
   for (const SourceTensor& t : source.tensors()) {
-    if (expected.contains(t.name) || t.name.ends_with(".rotary_emb.inv_freq")) continue;  // old exports store that constant
-    if (config.tie_word_embeddings && t.name == "lm_head.weight") continue;               // the tie makes it the embedding
+    if (expected.contains(t.name) || t.name.ends_with(".rotary_emb.inv_freq"))
+      continue;                                                              // old exports store that constant
+    if (config.tie_word_embeddings && t.name == "lm_head.weight") continue;  // the tie makes it the embedding
     unknown.push_back(t.name);
   }
-  if (!missing.empty()) throw Error(ErrorCode::model, str(where, ": ", missing.size(), " tensors are missing: ", list(missing)), "is the download complete?");
+  if (!missing.empty())
+    throw Error(ErrorCode::model, str(where, ": ", missing.size(), " tensors are missing: ", list(missing)),
+                "is the download complete?");
   if (!unknown.empty())
-    throw Error(ErrorCode::model, str(where, ": ", unknown.size(), " tensors have no place in a '", config.model_type, "' model: ", list(unknown)),
+    throw Error(ErrorCode::model,
+                str(where, ": ", unknown.size(), " tensors have no place in a '", config.model_type,
+                    "' model: ", list(unknown)),
                 "this variant of the model is not supported");
 }
 
@@ -107,7 +120,8 @@ std::shared_ptr<const Model> load_model(const std::filesystem::path& path, const
     const auto dir = options.cache_dir.empty() ? default_cache_dir() : options.cache_dir;
     const auto progress = [&](const StoreProgress& p) {
       if (options.progress && p.total > 0)
-        options.progress(static_cast<double>(p.done) / static_cast<double>(p.total), options.quant.type == QuantType::nf4 ? "quantizing to NF4" : "converting");
+        options.progress(static_cast<double>(p.done) / static_cast<double>(p.total),
+                         options.quant.type == QuantType::nf4 ? "quantizing to NF4" : "converting");
     };
     model->store = cached_store(*source, options.quant, dir, progress);
   }

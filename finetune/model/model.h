@@ -28,8 +28,8 @@ struct LoadOptions {
 /// $BANTAM_CACHE, else $XDG_CACHE_HOME/bantam, else ~/.cache/bantam.
 std::filesystem::path default_cache_dir();
 
-/// A model folder, a folder written by `bantam quantize`, or a .gguf file. The first load quantises into the cache, later
-/// ones map it. Error(model): tensors that are missing, unknown or of another shape than the config says.
+/// A model folder, a folder written by `bantam quantize`, or a .gguf file. The first load quantises into the cache,
+/// later ones map it. Error(model): tensors that are missing, unknown or of another shape than the config says.
 std::shared_ptr<const Model> load_model(const std::filesystem::path& path, const LoadOptions& options = {});
 
 /// Checks names and shapes of a source against the model's graph; Error(model) lists what is missing or left over.

@@ -15,7 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-[[noreturn]] void bad(const std::string& where, const std::string& key, const std::string& found, const std::string& expected, std::string hint = {}) {
+[[noreturn]] void bad(const std::string& where, const std::string& key, const std::string& found,
+                      const std::string& expected, std::string hint = {}) {
   throw Error(ErrorCode::model, str(where, ": ", key, ": found ", found, ", expected ", expected), std::move(hint));
 }
 
@@ -68,7 +69,8 @@ void read_rope(const Reader& top, ModelConfig& c) {
     const Reader r{*v, top.where, std::string(name) + "."};
     const double inner = r.number("rope_theta", -1);
     if (inner > 0 && top_theta > 0 && inner != top_theta)
-      bad(top.where, "rope_theta", str(top_theta, " at the top and ", inner, " in ", name), "one value", "make the two agree");
+      bad(top.where, "rope_theta", str(top_theta, " at the top and ", inner, " in ", name), "one value",
+          "make the two agree");
     if (inner > 0) theta = inner;
     const std::string type = r.text("rope_type", r.text("type", "default"));
     if (type == "default") continue;
@@ -107,7 +109,8 @@ ModelConfig from_gguf(const GgufFile& f) {
   if (const auto scaling = f.find_text(key("rope.scaling.type")); scaling && *scaling != "none")
     bad(where, key("rope.scaling.type"), "'" + std::string(*scaling) + "'", "none");
   if (f.find_tensor("rope_freqs.weight"))
-    bad(where, "rope_freqs.weight", "a tensor of scaled rope frequencies", "none", "use the model's HF folder, whose config.json says how they are scaled");
+    bad(where, "rope_freqs.weight", "a tensor of scaled rope frequencies", "none",
+        "use the model's HF folder, whose config.json says how they are scaled");
   const GgufTensor* embed = f.find_tensor("token_embd.weight");
   if (!embed) bad(where, "token_embd.weight", "no such tensor", "the embedding");
   c.vocab_size = embed->rows();
@@ -115,7 +118,9 @@ ModelConfig from_gguf(const GgufFile& f) {
   c.attention_bias = f.find_tensor("blk.0.attn_q.bias") != nullptr;
   c.mlp_bias = f.find_tensor("blk.0.ffn_gate.bias") != nullptr;
   c.name = std::string(f.find_text("general.name").value_or(""));
-  if (const auto url = f.find_text("general.source.url").value_or(f.find_text("general.base_model.0.repo_url").value_or("")); url.starts_with("https://huggingface.co/"))
+  if (const auto url =
+          f.find_text("general.source.url").value_or(f.find_text("general.base_model.0.repo_url").value_or(""));
+      url.starts_with("https://huggingface.co/"))
     c.hf_base = std::string(url.substr(23));
   c.check(where);
   return c;
@@ -128,12 +133,14 @@ std::vector<double> ModelConfig::rope_inv_freq() const {
   for (size_t i = 0; i < f.size(); ++i) {
     double v = std::pow(rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
     if (rope_scaling.factor != 1) {  // Llama 3: wavelengths over the old context are stretched, a ramp in between
-      const double wavelength = 2 * std::numbers::pi / v, old = static_cast<double>(rope_scaling.original_max_position_embeddings);
+      const double wavelength = 2 * std::numbers::pi / v,
+                   old = static_cast<double>(rope_scaling.original_max_position_embeddings);
       const double low = old / rope_scaling.low_freq_factor, high = old / rope_scaling.high_freq_factor;
       if (wavelength > low) {
         v /= rope_scaling.factor;
       } else if (wavelength > high) {
-        const double smooth = (old / wavelength - rope_scaling.low_freq_factor) / (rope_scaling.high_freq_factor - rope_scaling.low_freq_factor);
+        const double smooth = (old / wavelength - rope_scaling.low_freq_factor) /
+                              (rope_scaling.high_freq_factor - rope_scaling.low_freq_factor);
         v = (1 - smooth) * v / rope_scaling.factor + smooth * v;
       }
     }
@@ -150,16 +157,21 @@ void ModelConfig::check(const std::string& where) const {
   in_range("vocab_size", vocab_size);
   in_range("hidden_size", hidden_size);
   in_range("intermediate_size", intermediate_size);
-  if (num_hidden_layers < 1 || num_hidden_layers > 10000) bad(where, "num_hidden_layers", str(num_hidden_layers), "1 to 10000");
+  if (num_hidden_layers < 1 || num_hidden_layers > 10000)
+    bad(where, "num_hidden_layers", str(num_hidden_layers), "1 to 10000");
   in_range("num_attention_heads", num_attention_heads);
   in_range("num_key_value_heads", num_key_value_heads);
   in_range("max_position_embeddings", max_position_embeddings);
   if (num_attention_heads % num_key_value_heads != 0)
-    bad(where, "num_key_value_heads", str(num_key_value_heads), str("a divisor of num_attention_heads ", num_attention_heads));
-  if (head_dim < 2 || head_dim % 2 != 0 || head_dim > 1024) bad(where, "head_dim", str(head_dim), "an even number up to 1024");
-  if (!(rms_norm_eps > 0 && rms_norm_eps < 1)) bad(where, "rms_norm_eps", str(rms_norm_eps), "a number between 0 and 1");
+    bad(where, "num_key_value_heads", str(num_key_value_heads),
+        str("a divisor of num_attention_heads ", num_attention_heads));
+  if (head_dim < 2 || head_dim % 2 != 0 || head_dim > 1024)
+    bad(where, "head_dim", str(head_dim), "an even number up to 1024");
+  if (!(rms_norm_eps > 0 && rms_norm_eps < 1))
+    bad(where, "rms_norm_eps", str(rms_norm_eps), "a number between 0 and 1");
   if (!(rope_theta > 0) || !std::isfinite(rope_theta)) bad(where, "rope_theta", str(rope_theta), "a positive number");
-  if (!(rope_scaling.factor > 0) || !(rope_scaling.low_freq_factor > 0) || rope_scaling.high_freq_factor <= rope_scaling.low_freq_factor ||
+  if (!(rope_scaling.factor > 0) || !(rope_scaling.low_freq_factor > 0) ||
+      rope_scaling.high_freq_factor <= rope_scaling.low_freq_factor ||
       rope_scaling.original_max_position_embeddings < 1)
     bad(where, "rope_scaling", "impossible factors", "factor > 0 and low_freq_factor < high_freq_factor");
 }
@@ -175,7 +187,8 @@ ModelConfig parse_model_config(std::string_view json, const std::string& where) 
   const Reader r{j, where, ""};
   ModelConfig c;
   c.model_type = r.text("model_type", "");
-  if (c.model_type != "llama") bad(where, "model_type", "'" + c.model_type + "'", "llama", "other families are not supported by this version");
+  if (c.model_type != "llama")
+    bad(where, "model_type", "'" + c.model_type + "'", "llama", "other families are not supported by this version");
   c.vocab_size = r.integer("vocab_size", 0, true);
   c.hidden_size = r.integer("hidden_size", 0, true);
   c.intermediate_size = r.integer("intermediate_size", 0, true);
@@ -190,7 +203,8 @@ ModelConfig parse_model_config(std::string_view json, const std::string& where) 
   c.tie_word_embeddings = r.boolean("tie_word_embeddings", false);
   c.attention_bias = r.boolean("attention_bias", false);
   c.mlp_bias = r.boolean("mlp_bias", false);
-  if (const std::string act = r.text("hidden_act", "silu"); act != "silu" && act != "swish") bad(where, "hidden_act", "'" + act + "'", "silu");
+  if (const std::string act = r.text("hidden_act", "silu"); act != "silu" && act != "swish")
+    bad(where, "hidden_act", "'" + act + "'", "silu");
   if (r.find("sliding_window")) bad(where, "sliding_window", r.find("sliding_window")->dump(), "null");
   if (const double scale = r.number("logit_scale", 1); scale != 1) bad(where, "logit_scale", str(scale), "1");
   read_rope(r, c);
@@ -202,11 +216,13 @@ ModelConfig parse_model_config(std::string_view json, const std::string& where) 
 ModelConfig load_model_config(const std::filesystem::path& model) {
   std::error_code ignored;
   if (!std::filesystem::exists(model, ignored))
-    throw Error(ErrorCode::model, str(model.string(), ": no such file or folder"), "base_model is a model folder or a .gguf file");
+    throw Error(ErrorCode::model, str(model.string(), ": no such file or folder"),
+                "base_model is a model folder or a .gguf file");
   if (!std::filesystem::is_directory(model, ignored)) return from_gguf(*GgufFile::open(model));
   const auto path = model / "config.json";
   if (!std::filesystem::exists(path, ignored))
-    throw Error(ErrorCode::model, str(model.string(), ": found no config.json, expected a model folder"), "base_model is a folder with config.json and *.safetensors, or a .gguf file");
+    throw Error(ErrorCode::model, str(model.string(), ": found no config.json, expected a model folder"),
+                "base_model is a folder with config.json and *.safetensors, or a .gguf file");
   return parse_model_config(read_file(path), path.string());
 }
 

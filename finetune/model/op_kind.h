@@ -27,9 +27,9 @@ struct StepInputs {
   const int32_t* positions = nullptr;   ///< [T]
   const int32_t* cu_seqlens = nullptr;  ///< [num_seqs + 1]
   int64_t num_seqs = 0;
-  ConstTensorView cos, sin;             ///< [T, head_dim / 2] f32
-  const uint64_t* row_key = nullptr;    ///< [T], dropout
-  bool training = false;                ///< dropout is active
+  ConstTensorView cos, sin;           ///< [T, head_dim / 2] f32
+  const uint64_t* row_key = nullptr;  ///< [T], dropout
+  bool training = false;              ///< dropout is active
 };
 
 /// One execution of one op: views of its values and gradients at T rows.

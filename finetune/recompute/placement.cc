@@ -27,7 +27,8 @@ size_t first_fit(std::vector<Interval>& v, const std::vector<size_t>& order) {
     }
     me.offset = at;
     peak = std::max(peak, at + me.bytes);
-    const auto pos = std::upper_bound(by_offset.begin(), by_offset.end(), at, [&](size_t o, size_t j) { return o < v[j].offset; });
+    const auto pos =
+        std::upper_bound(by_offset.begin(), by_offset.end(), at, [&](size_t o, size_t j) { return o < v[j].offset; });
     by_offset.insert(pos, i);
   }
   return peak;
@@ -72,7 +73,9 @@ size_t place(std::vector<Interval>& v) {
   // Whoever sticks out at the top goes first next time: the usual repair of greedy placements.
   trial = best;
   for (int round = 0; round < 60 && best_peak > lower; ++round) {
-    const auto top = std::max_element(trial.begin(), trial.end(), [](const Interval& a, const Interval& b) { return a.offset + a.bytes < b.offset + b.bytes; });
+    const auto top = std::max_element(trial.begin(), trial.end(), [](const Interval& a, const Interval& b) {
+      return a.offset + a.bytes < b.offset + b.bytes;
+    });
     const auto who = static_cast<size_t>(top - trial.begin());
     order.erase(std::find(order.begin(), order.end(), who));
     order.insert(order.begin(), who);
@@ -86,7 +89,9 @@ size_t place(std::vector<Interval>& v) {
   std::iota(kept.begin(), kept.end(), size_t{0});
   std::stable_sort(kept.begin(), kept.end(), [&](size_t a, size_t b) { return best[a].offset < best[b].offset; });
   uint64_t random = 1;
-  const auto draw = [&] { return static_cast<size_t>((random = random * 6364136223846793005u + 1442695040888963407u) >> 33) % kept.size(); };
+  const auto draw = [&] {
+    return static_cast<size_t>((random = random * 6364136223846793005u + 1442695040888963407u) >> 33) % kept.size();
+  };
   const size_t tries = std::min<size_t>(600, 60'000'000 / (v.size() * v.size() + 1));
   for (size_t t = 0; t < tries && best_peak > lower + lower / 200; ++t) {
     order = kept;

@@ -11,7 +11,9 @@ namespace bantam {
 
 namespace {
 
-bool has_bit(uint32_t mask, size_t i) { return (mask >> i & 1u) != 0; }
+bool has_bit(uint32_t mask, size_t i) {
+  return (mask >> i & 1u) != 0;
+}
 
 class Compiler {
  public:
@@ -59,10 +61,12 @@ class Compiler {
     return use(value_[idx(s)][idx(v)], info.width, info.dtype);
   }
   [[noreturn]] void illegal(int s, int v, const char* what) const {
-    throw Error(ErrorCode::internal, str("schedule '", program_.schedule, "': ", what, " ", stage(s).prefix, stage(s).values[idx(v)].name));
+    throw Error(ErrorCode::internal,
+                str("schedule '", program_.schedule, "': ", what, " ", stage(s).prefix, stage(s).values[idx(v)].name));
   }
 
-  // Fan-in is summed in f32, and what crosses a stage or leaves the loss is f32; other gradients have their value's dtype.
+  // Fan-in is summed in f32, and what crosses a stage or leaves the loss is f32; other gradients have their value's
+  // dtype.
   DType grad_dtype(int s, int v) const {
     const LayerGraph& g = stage(s);
     if (v == g.input || v == g.output || analysis_[idx(s)].contributions[idx(v)] > 1) return DType::f32;
@@ -78,7 +82,8 @@ class Compiler {
     const ValueInfo &from = g.values[idx(v)], &to = g.values[idx(op.out[0])];
     if (from.dtype != to.dtype || from.width != to.width || v == g.output || keep_[idx(s)][idx(v)]) return false;
     if (std::count(op.in.begin(), op.in.end(), v) != 1) return false;
-    if (v == g.input && s > 0 && value_[idx(s) - 1][idx(stage(s - 1).output)] >= 0) return false;  // kept below, under another name
+    if (v == g.input && s > 0 && value_[idx(s) - 1][idx(stage(s - 1).output)] >= 0)
+      return false;  // kept below, under another name
     if (recompute && (v == g.input || analysis_[idx(s)].read_by_backward[idx(v)])) return false;
     for (size_t k = 0; k < g.ops.size(); ++k) {
       const bool reads = std::count(g.ops[k].in.begin(), g.ops[k].in.end(), v) > 0;
@@ -109,20 +114,23 @@ class Compiler {
           value_[idx(s)][idx(v)] = -1;
           if (keep_[idx(s)][idx(op.out[0])]) program_.buffers[idx(have)].saved = true;
         } else {
-          have = new_buffer(g.prefix + out.name, out.width * static_cast<int64_t>(size_of(out.dtype)), 0, keep_[idx(s)][idx(op.out[j])]);
+          have = new_buffer(g.prefix + out.name, out.width * static_cast<int64_t>(size_of(out.dtype)), 0,
+                            keep_[idx(s)][idx(op.out[j])]);
         }
       }
       n.out[j] = use_value(s, op.out[j]);
       if (info(op.kind).loss) program_.loss = have;
     }
     add_scratch(n, forward_scratch(model_.config, g, op, scratch_size()));
-    (recompute ? program_.recompute_flops : program_.forward_flops) += forward_flops(model_.config, g, op, options_.max_tokens);
+    (recompute ? program_.recompute_flops : program_.forward_flops) +=
+        forward_flops(model_.config, g, op, options_.max_tokens);
     program_.instrs.push_back(n);
   }
 
   ScratchSize scratch_size() const { return {options_.max_tokens, options_.loss_chunk_bytes}; }
   void add_scratch(Instr& n, size_t bytes) {
-    if (bytes > 0) n.scratch = new_buffer(str("scratch of ", info(stage(n.stage).ops[idx(n.op)].kind).name), 0, bytes, false);
+    if (bytes > 0)
+      n.scratch = new_buffer(str("scratch of ", info(stage(n.stage).ops[idx(n.op)].kind).name), 0, bytes, false);
   }
 
   void forward(const Action& a) {
@@ -145,7 +153,8 @@ class Compiler {
       program_.result = value_[idx(s)][idx(g.output)];
     for (size_t v = 0; v < g.values.size(); ++v)
       if (!a.keep[v]) {
-        const bool tail_needs = training_ && g.output < 0 && static_cast<int>(v) != g.input && analysis_[idx(s)].read_by_backward[v];
+        const bool tail_needs =
+            training_ && g.output < 0 && static_cast<int>(v) != g.input && analysis_[idx(s)].read_by_backward[v];
         if (!tail_needs) value_[idx(s)][v] = -1;
       }
   }
@@ -210,10 +219,11 @@ class Compiler {
         n.mode[i] = GradMode::add;
         continue;
       }
-      const bool over_dout = static_cast<int>(i) == k.dgrad_over_dout && dtype == n.dout[0].dtype && width == n.dout[0].width &&
-                             std::count(op.in.begin(), op.in.end(), v) == 1;
-      const bool over_input = has_bit(k.dgrad_over_input, i) && value_[idx(s)][idx(v)] >= 0 && dtype == g.values[idx(v)].dtype &&
-                              dead_after(s, o, v) && std::count(op.in.begin(), op.in.end(), v) == 1;
+      const bool over_dout = static_cast<int>(i) == k.dgrad_over_dout && dtype == n.dout[0].dtype &&
+                             width == n.dout[0].width && std::count(op.in.begin(), op.in.end(), v) == 1;
+      const bool over_input = has_bit(k.dgrad_over_input, i) && value_[idx(s)][idx(v)] >= 0 &&
+                              dtype == g.values[idx(v)].dtype && dead_after(s, o, v) &&
+                              std::count(op.in.begin(), op.in.end(), v) == 1;
       if (over_dout) {
         have = n.dout[0].buffer;
         if (!k.dout_passes_through) n.din[i] = use(have, width, dtype);
@@ -222,12 +232,14 @@ class Compiler {
         value_[idx(s)][idx(v)] = -1;
         n.din[i] = use(have, width, dtype);
       } else {
-        have = new_buffer("d " + g.prefix + g.values[idx(v)].name, width * static_cast<int64_t>(size_of(dtype)), 0, false);
+        have =
+            new_buffer("d " + g.prefix + g.values[idx(v)].name, width * static_cast<int64_t>(size_of(dtype)), 0, false);
         n.din[i] = use(have, width, dtype);
       }
     }
     add_scratch(n, backward_scratch(model_.config, g, op, scratch_size()));
-    program_.backward_flops += backward_flops(model_.config, g, op, options_.max_tokens, op.in.empty() || (op.in[0] >= 0 && a.requires_grad[idx(op.in[0])]));
+    program_.backward_flops += backward_flops(model_.config, g, op, options_.max_tokens,
+                                              op.in.empty() || (op.in[0] >= 0 && a.requires_grad[idx(op.in[0])]));
     program_.instrs.push_back(n);
   }
 
@@ -288,7 +300,8 @@ class Compiler {
 Program compile(const ModelGraph& model, const Schedule& schedule, const ProgramOptions& options) {
   if (options.max_tokens < 1) throw Error(ErrorCode::internal, str("program for ", options.max_tokens, " tokens"));
   Compiler c(model, options);
-  c.training_ = std::any_of(schedule.actions.begin(), schedule.actions.end(), [](const Action& a) { return a.kind == Action::Kind::backward; });
+  c.training_ = std::any_of(schedule.actions.begin(), schedule.actions.end(),
+                            [](const Action& a) { return a.kind == Action::Kind::backward; });
   return c.run(schedule);
 }
 

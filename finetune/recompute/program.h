@@ -14,11 +14,11 @@ namespace bantam {
 
 /// A value, gradient or scratch in the arena. Several values may share a buffer one after the other (in-place ops).
 struct Buffer {
-  std::string name;        ///< of the value it was made for: "model.layers.3.mlp.gate_proj", "d ..." for gradients
-  int64_t row_bytes = 0;   ///< bytes per token; 0: fixed size
-  size_t bytes = 0;        ///< at max_tokens, a multiple of 64
-  int first = 0, last = 0; ///< instructions, inclusive; a result that the caller reads lives to the end
-  bool saved = false;      ///< kept from a forward to its backward
+  std::string name;         ///< of the value it was made for: "model.layers.3.mlp.gate_proj", "d ..." for gradients
+  int64_t row_bytes = 0;    ///< bytes per token; 0: fixed size
+  size_t bytes = 0;         ///< at max_tokens, a multiple of 64
+  int first = 0, last = 0;  ///< instructions, inclusive; a result that the caller reads lives to the end
+  bool saved = false;       ///< kept from a forward to its backward
   size_t offset = 0;
 };
 
@@ -48,8 +48,8 @@ struct Program {
   int64_t max_tokens = 0;
   std::vector<Instr> instrs;
   std::vector<Buffer> buffers;
-  int loss = -1;    ///< buffer of the per-row losses [T] f32; -1: the model ends with hidden states
-  int result = -1;  ///< buffer of the last stage's output, where it has one
+  int loss = -1;         ///< buffer of the per-row losses [T] f32; -1: the model ends with hidden states
+  int result = -1;       ///< buffer of the last stage's output, where it has one
   size_t peak = 0;       ///< bytes of arena, as placed
   size_t live_peak = 0;  ///< greatest sum of bytes live at once
   size_t saved_at_peak = 0, scratch_at_peak = 0;  ///< of live_peak: saved activations; op scratch (the loss chunk)

@@ -10,7 +10,9 @@
 namespace bantam {
 
 namespace {
-bool has_bit(uint32_t mask, size_t i) { return (mask >> i & 1u) != 0; }
+bool has_bit(uint32_t mask, size_t i) {
+  return (mask >> i & 1u) != 0;
+}
 
 // Forward direction: which values depend on something trained.
 void mark_requires_grad(const LayerGraph& g, StageAnalysis& a) {
@@ -21,7 +23,8 @@ void mark_requires_grad(const LayerGraph& g, StageAnalysis& a) {
     const Op& op = g.ops[o];
     bool any = has_trained_parameters(g, op);
     for (size_t i = 0; i < op.in.size(); ++i)
-      if (op.in[i] >= 0 && has_bit(info(op.kind).grad_in, i)) any = any || a.requires_grad[static_cast<size_t>(op.in[i])];
+      if (op.in[i] >= 0 && has_bit(info(op.kind).grad_in, i))
+        any = any || a.requires_grad[static_cast<size_t>(op.in[i])];
     for (size_t j = 0; j < op.out.size(); ++j) {
       a.producer[static_cast<size_t>(op.out[j])] = static_cast<int>(o);
       a.requires_grad[static_cast<size_t>(op.out[j])] = any && has_bit(info(op.kind).grad_out, j);
@@ -40,7 +43,8 @@ void mark_backward(const LayerGraph& g, bool output_has_grad, StageAnalysis& a) 
     const Op& op = g.ops[o];
     const OpKindInfo& k = info(op.kind);
     bool gets = k.loss, wanted = has_trained_parameters(g, op);
-    for (size_t j = 0; j < op.out.size(); ++j) gets = gets || (has_bit(k.grad_out, j) && has_grad[static_cast<size_t>(op.out[j])]);
+    for (size_t j = 0; j < op.out.size(); ++j)
+      gets = gets || (has_bit(k.grad_out, j) && has_grad[static_cast<size_t>(op.out[j])]);
     for (size_t i = 0; i < op.in.size(); ++i)
       if (op.in[i] >= 0 && has_bit(k.grad_in, i)) wanted = wanted || a.requires_grad[static_cast<size_t>(op.in[i])];
     if (!gets || !wanted || !k.backward) continue;
@@ -79,11 +83,13 @@ std::vector<StageAnalysis> analyse(const ModelGraph& model) {
 }
 
 namespace {
-bool named(const std::vector<std::string>& save, const LayerGraph& g, const StageAnalysis& a, size_t v, std::set<std::string>& used) {
+bool named(const std::vector<std::string>& save, const LayerGraph& g, const StageAnalysis& a, size_t v,
+           std::set<std::string>& used) {
   bool hit = false;
   const int p = a.producer[v];
   for (const auto& name : save) {
-    if (name == g.values[v].name || (p >= 0 && (name == g.ops[static_cast<size_t>(p)].module || name == info(g.ops[static_cast<size_t>(p)].kind).name))) {
+    if (name == g.values[v].name || (p >= 0 && (name == g.ops[static_cast<size_t>(p)].module ||
+                                                name == info(g.ops[static_cast<size_t>(p)].kind).name))) {
       used.insert(name);
       hit = true;
     }
@@ -110,7 +116,8 @@ Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& poli
         keep[v] = a.read_by_backward[v];
       } else if (policy.mode == CheckpointMode::selective) {
         // Rows of one number (rstd, lse) cost nothing to keep.
-        const bool costs_little = info(g.ops[static_cast<size_t>(a.producer[v])].kind).nearly_free && g.values[v].width > 1;
+        const bool costs_little =
+            info(g.ops[static_cast<size_t>(a.producer[v])].kind).nearly_free && g.values[v].width > 1;
         const bool rope_output = g.ops[static_cast<size_t>(a.producer[v])].kind == OpKind::rope;
         keep[v] = policy.save.empty() ? a.read_by_backward[v] && (!costs_little || rope_output) : by_name;
       }
@@ -121,7 +128,9 @@ Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& poli
     if (!used.contains(name)) {
       std::string names;
       for (const auto& v : model.stages[model.stages.size() / 2].values) names += (names.empty() ? "" : ", ") + v.name;
-      throw Error(ErrorCode::usage, str("selective_checkpointing.save: '", name, "' is no value of this model's layers"), str("the values are ", names));
+      throw Error(ErrorCode::usage,
+                  str("selective_checkpointing.save: '", name, "' is no value of this model's layers"),
+                  str("the values are ", names));
     }
   for (size_t i = model.stages.size(); i-- > 0;)
     if (analysis[i].has_backward) s.actions.push_back({Action::Kind::backward, static_cast<int>(i), {}});

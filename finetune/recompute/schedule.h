@@ -19,8 +19,8 @@ struct Action {
   SavedSet keep;  ///< forward only; what is not kept is dropped at the end of the action
 };
 
-/// A legal schedule runs each stage's forward with its input present, and each backward with the stage's input or enough
-/// kept values, last stage first. A stage's forward may run more than once (multi-layer segments).
+/// A legal schedule runs each stage's forward with its input present, and each backward with the stage's input or
+/// enough kept values, last stage first. A stage's forward may run more than once (multi-layer segments).
 struct Schedule {
   std::string name;
   std::vector<Action> actions;
@@ -42,12 +42,12 @@ struct CheckpointPolicy {
 /// What the analysis of one stage says; derived from the op list.
 struct StageAnalysis {
   bool input_requires_grad = false;
-  bool has_backward = false;          ///< some op of the stage runs backward
-  std::vector<bool> requires_grad;    ///< by value
-  std::vector<bool> runs_backward;    ///< by op
-  std::vector<int> contributions;     ///< by value: ops that add to its gradient
-  std::vector<int> producer;          ///< by value: op index; -1: the stage's input
-  std::vector<bool> read_by_backward; ///< by value
+  bool has_backward = false;           ///< some op of the stage runs backward
+  std::vector<bool> requires_grad;     ///< by value
+  std::vector<bool> runs_backward;     ///< by op
+  std::vector<int> contributions;      ///< by value: ops that add to its gradient
+  std::vector<int> producer;           ///< by value: op index; -1: the stage's input
+  std::vector<bool> read_by_backward;  ///< by value
 };
 std::vector<StageAnalysis> analyse(const ModelGraph& model);
 

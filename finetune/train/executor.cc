@@ -18,7 +18,8 @@
 
 namespace bantam {
 
-StepBuffers::StepBuffers(const ModelConfig& config, int64_t max_tokens) : max_tokens_(max_tokens), half_(config.head_dim / 2) {
+StepBuffers::StepBuffers(const ModelConfig& config, int64_t max_tokens)
+    : max_tokens_(max_tokens), half_(config.head_dim / 2) {
   for (const double f : config.rope_inv_freq()) inv_freq_.push_back(static_cast<float>(f));
   const auto t = static_cast<size_t>(max_tokens);
   cos_.resize(t * static_cast<size_t>(half_));
@@ -32,7 +33,8 @@ StepBuffers::StepBuffers(const ModelConfig& config, int64_t max_tokens) : max_to
 }
 
 size_t StepBuffers::bytes(const ModelConfig& config, int64_t max_tokens) {
-  return static_cast<size_t>(max_tokens) * (static_cast<size_t>(config.head_dim) * sizeof(float) + 5 * sizeof(int32_t) + sizeof(uint64_t));
+  return static_cast<size_t>(max_tokens) *
+         (static_cast<size_t>(config.head_dim) * sizeof(float) + 5 * sizeof(int32_t) + sizeof(uint64_t));
 }
 
 void StepBuffers::fill_rope() {
@@ -47,7 +49,8 @@ void StepBuffers::fill_rope() {
   inputs_.sin = {sin_.data(), DType::f32, inputs_.tokens, half_};
 }
 
-const StepInputs& StepBuffers::fill(const Batch& batch, double weight_scale, uint64_t seed, uint64_t epoch, bool training) {
+const StepInputs& StepBuffers::fill(const Batch& batch, double weight_scale, uint64_t seed, uint64_t epoch,
+                                    bool training) {
   const int64_t tokens = batch.tokens();
   if (tokens > max_tokens_ || tokens < 1)
     throw Error(ErrorCode::internal, str("micro-batch of ", tokens, " tokens; memory is planned for ", max_tokens_));
@@ -59,10 +62,18 @@ const StepInputs& StepBuffers::fill(const Batch& batch, double weight_scale, uin
   for (size_t t = 0; t < n; ++t) weights_[t] = static_cast<float>(batch.weights[t] * weight_scale);
   for (size_t s = 0; s + 1 < batch.cu_seqlens.size(); ++s) {
     const uint64_t key = dropout_row_key(seed, epoch, batch.sample_ids[s]);
-    for (auto t = static_cast<size_t>(batch.cu_seqlens[s]); t < static_cast<size_t>(batch.cu_seqlens[s + 1]); ++t) row_key_[t] = key;
+    for (auto t = static_cast<size_t>(batch.cu_seqlens[s]); t < static_cast<size_t>(batch.cu_seqlens[s + 1]); ++t)
+      row_key_[t] = key;
   }
-  inputs_ = {.tokens = tokens, .ids = ids_.data(), .labels = labels_.data(), .weights = weights_.data(), .positions = positions_.data(),
-             .cu_seqlens = cu_seqlens_.data(), .num_seqs = static_cast<int64_t>(batch.cu_seqlens.size()) - 1, .row_key = row_key_.data(), .training = training};
+  inputs_ = {.tokens = tokens,
+             .ids = ids_.data(),
+             .labels = labels_.data(),
+             .weights = weights_.data(),
+             .positions = positions_.data(),
+             .cu_seqlens = cu_seqlens_.data(),
+             .num_seqs = static_cast<int64_t>(batch.cu_seqlens.size()) - 1,
+             .row_key = row_key_.data(),
+             .training = training};
   fill_rope();
   return inputs_;
 }
@@ -79,13 +90,20 @@ const StepInputs& StepBuffers::fill_tokens(std::span<const int32_t> ids, int64_t
   }
   cu_seqlens_[0] = 0;
   cu_seqlens_[1] = static_cast<int32_t>(ids.size());
-  inputs_ = {.tokens = static_cast<int64_t>(ids.size()), .ids = ids_.data(), .labels = labels_.data(), .weights = weights_.data(),
-             .positions = positions_.data(), .cu_seqlens = cu_seqlens_.data(), .num_seqs = 1, .row_key = row_key_.data()};
+  inputs_ = {.tokens = static_cast<int64_t>(ids.size()),
+             .ids = ids_.data(),
+             .labels = labels_.data(),
+             .weights = weights_.data(),
+             .positions = positions_.data(),
+             .cu_seqlens = cu_seqlens_.data(),
+             .num_seqs = 1,
+             .row_key = row_key_.data()};
   fill_rope();
   return inputs_;
 }
 
-Executor::Executor(Context& ctx, const ModelGraph& model, std::shared_ptr<const WeightStore> store, void* memory, size_t bytes)
+Executor::Executor(Context& ctx, const ModelGraph& model, std::shared_ptr<const WeightStore> store, void* memory,
+                   size_t bytes)
     : ctx_(ctx), model_(model), store_(std::move(store)), memory_(static_cast<char*>(memory)), bytes_(bytes) {}
 
 TensorView Executor::view(const Program& p, const ValueRef& r, int64_t tokens) const {
@@ -95,7 +113,8 @@ TensorView Executor::view(const Program& p, const ValueRef& r, int64_t tokens) c
 
 void Executor::run(const Program& program, const StepInputs& step, const RunOptions& options) {
   if (program.peak > bytes_ || step.tokens > program.max_tokens)
-    throw Error(ErrorCode::internal, str("program needs ", program.peak, " bytes for up to ", program.max_tokens, " tokens; has ", bytes_, " for ", step.tokens));
+    throw Error(ErrorCode::internal, str("program needs ", program.peak, " bytes for up to ", program.max_tokens,
+                                         " tokens; has ", bytes_, " for ", step.tokens));
 
   std::vector<std::vector<int>> starts, ends;
   const auto kill = [&](int b) {  // 0xff bytes are NaN in f32 and bf16
@@ -125,7 +144,8 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
       lease = store_->acquire(graph.layer);
       leased = graph.layer;
       const int next = graph.layer + (n.backward || n.recompute ? -1 : 1);
-      if (graph.layer >= 0 && next >= 0 && next < static_cast<int>(model_.config.num_hidden_layers)) store_->prefetch(next);
+      if (graph.layer >= 0 && next >= 0 && next < static_cast<int>(model_.config.num_hidden_layers))
+        store_->prefetch(next);
     }
     if (options.poison_dead)
       for (const int b : starts[i]) {
@@ -133,8 +153,14 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
         ASAN_UNPOISON_MEMORY_REGION(memory_ + buffer.offset, buffer.bytes);
         std::memset(memory_ + buffer.offset, 0xff, buffer.bytes);
       }
-    OpRun r{.ctx = ctx_, .model = model_, .graph = graph, .op = op, .step = step, .weights = lease,
-            .adapters = options.adapters, .grads = options.adapters};
+    OpRun r{.ctx = ctx_,
+            .model = model_,
+            .graph = graph,
+            .op = op,
+            .step = step,
+            .weights = lease,
+            .adapters = options.adapters,
+            .grads = options.adapters};
     if (options.caches && op.kind == OpKind::attention) r.cache = &(*options.caches)[static_cast<size_t>(graph.layer)];
     for (size_t k = 0; k < n.in.size(); ++k) {
       r.in[k] = view(program, n.in[k], step.tokens);
@@ -152,7 +178,8 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
     }
     const auto t0 = std::chrono::steady_clock::now();
     n.backward ? info(op.kind).backward(r) : info(op.kind).forward(r);
-    if (options.profile) options.profile(n, op, std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count());
+    if (options.profile)
+      options.profile(n, op, std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count());
     if (options.poison_dead)
       for (const int b : ends[i])
         if (i + 1 < program.instrs.size()) kill(b);

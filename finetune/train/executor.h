@@ -49,7 +49,9 @@ class Executor {
   Executor(Context& ctx, const ModelGraph& model, std::shared_ptr<const WeightStore> store, void* memory, size_t bytes);
   void run(const Program& program, const StepInputs& step, const RunOptions& options);
   /// Where a buffer of the program lies, after a run.
-  const void* data(const Program& program, int buffer) const { return memory_ + program.buffers[static_cast<size_t>(buffer)].offset; }
+  const void* data(const Program& program, int buffer) const {
+    return memory_ + program.buffers[static_cast<size_t>(buffer)].offset;
+  }
   /// Per-row losses of the last run.
   std::span<const float> losses(const Program& program, int64_t tokens) const {
     return {static_cast<const float*>(data(program, program.loss)), static_cast<size_t>(tokens)};

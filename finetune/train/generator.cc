@@ -24,11 +24,14 @@ int32_t pick(std::span<const float> logits, const GenerateOptions& o, uint64_t d
   if (o.temperature <= 0) return best;
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
   std::vector<double> p(order.size());
   double sum = 0;
   const double top = static_cast<double>(logits[static_cast<size_t>(best)]);
-  for (size_t i = 0; i < p.size(); ++i) sum += p[i] = std::exp((static_cast<double>(logits[static_cast<size_t>(order[i])]) - top) / o.temperature);
+  for (size_t i = 0; i < p.size(); ++i)
+    sum += p[i] = std::exp((static_cast<double>(logits[static_cast<size_t>(order[i])]) - top) / o.temperature);
   double kept = 0;
   size_t n = 0;
   while (n < p.size() && kept < o.top_p * sum) kept += p[n++];
@@ -40,14 +43,23 @@ int32_t pick(std::span<const float> logits, const GenerateOptions& o, uint64_t d
 
 }  // namespace
 
-Generator::Generator(Context& ctx, std::shared_ptr<const Model> model, AdapterSet* adapters, DType dtype, int64_t max_length)
-    : ctx_(ctx), model_(std::move(model)), adapters_(adapters), graph_(build_model_graph(model_->config, dtype, adapters, Tail::hidden)), max_length_(max_length) {
+Generator::Generator(Context& ctx, std::shared_ptr<const Model> model, AdapterSet* adapters, DType dtype,
+                     int64_t max_length)
+    : ctx_(ctx),
+      model_(std::move(model)),
+      adapters_(adapters),
+      graph_(build_model_graph(model_->config, dtype, adapters, Tail::hidden)),
+      max_length_(max_length) {
   const ModelConfig& c = model_->config;
   if (max_length < 1 || max_length > c.max_position_embeddings)
-    throw Error(ErrorCode::usage, str("length ", max_length, ": this model takes 1 to ", c.max_position_embeddings, " tokens"), "shorten the prompt or max_new_tokens");
+    throw Error(ErrorCode::usage,
+                str("length ", max_length, ": this model takes 1 to ", c.max_position_embeddings, " tokens"),
+                "shorten the prompt or max_new_tokens");
   program_ = compile(graph_, evaluation_schedule(graph_), {.max_tokens = std::min(kChunk, max_length)});
   const size_t cache = static_cast<size_t>(max_length * c.kv_size()) * size_of(dtype);
-  arena_.emplace(ctx.backend(), std::vector<Arena::Region>{{"activations", program_.peak}, {"KV cache", 2 * cache * static_cast<size_t>(c.num_hidden_layers)}});
+  arena_.emplace(ctx.backend(),
+                 std::vector<Arena::Region>{{"activations", program_.peak},
+                                            {"KV cache", 2 * cache * static_cast<size_t>(c.num_hidden_layers)}});
   auto* at = static_cast<char*>(arena_->region("KV cache"));
   for (int64_t l = 0; l < c.num_hidden_layers; ++l, at += 2 * cache)
     caches_.push_back({{at, dtype, max_length, c.kv_size()}, {at + cache, dtype, max_length, c.kv_size()}, 0});
@@ -63,20 +75,25 @@ void Generator::reset() {
 
 ConstTensorView Generator::forward(std::span<const int32_t> ids) {
   if (length_ + static_cast<int64_t>(ids.size()) > max_length_)
-    throw Error(ErrorCode::usage, str("sequence of ", length_ + static_cast<int64_t>(ids.size()), " tokens, room for ", max_length_), "ask for fewer new tokens, or a shorter prompt");
+    throw Error(ErrorCode::usage,
+                str("sequence of ", length_ + static_cast<int64_t>(ids.size()), " tokens, room for ", max_length_),
+                "ask for fewer new tokens, or a shorter prompt");
   executor_->run(program_, buffers_->fill_tokens(ids, length_), {.adapters = adapters_, .caches = &caches_});
   length_ += static_cast<int64_t>(ids.size());
-  return {executor_->data(program_, program_.result), graph_.dtype, static_cast<int64_t>(ids.size()), model_->config.hidden_size};
+  return {executor_->data(program_, program_.result), graph_.dtype, static_cast<int64_t>(ids.size()),
+          model_->config.hidden_size};
 }
 
 void Generator::head(const ConstTensorView& hidden, const TensorView& out) {
   const WeightLease top = model_->store->acquire(WeightStore::kTop);
-  product(ctx_, {.terms = {{.a = hidden, .b = top.matrix(head_weight_name(model_->config))}}, .c = out,
+  product(ctx_, {.terms = {{.a = hidden, .b = top.matrix(head_weight_name(model_->config))}},
+                 .c = out,
                  .math = graph_.dtype == DType::bf16 ? Math::bf16 : Math::f32});
 }
 
 std::span<const float> Generator::append(std::span<const int32_t> ids) {
-  if (ids.empty()) throw Error(ErrorCode::usage, "an empty prompt: there is nothing to continue", "give at least one token");
+  if (ids.empty())
+    throw Error(ErrorCode::usage, "an empty prompt: there is nothing to continue", "give at least one token");
   ConstTensorView hidden;
   for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(program_.max_tokens))
     hidden = forward(ids.subspan(at, std::min(ids.size() - at, static_cast<size_t>(program_.max_tokens))));
@@ -94,7 +111,8 @@ Tensor Generator::logits(std::span<const int32_t> ids) {
   return all;
 }
 
-std::vector<int32_t> Generator::generate(std::span<const int32_t> prompt, const GenerateOptions& options, const std::function<bool(int32_t)>& on_token) {
+std::vector<int32_t> Generator::generate(std::span<const int32_t> prompt, const GenerateOptions& options,
+                                         const std::function<bool(int32_t)>& on_token) {
   std::vector<int32_t> out;
   std::span<const float> logits = append(prompt);
   while (static_cast<int64_t>(out.size()) < options.max_new_tokens) {

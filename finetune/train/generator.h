@@ -14,10 +14,10 @@ namespace bantam {
 
 struct GenerateOptions {
   int64_t max_new_tokens = 128;
-  double temperature = 0;      ///< 0: greedy
-  double top_p = 1;            ///< (0, 1]
+  double temperature = 0;  ///< 0: greedy
+  double top_p = 1;        ///< (0, 1]
   uint64_t seed = 42;
-  std::vector<int32_t> stop;   ///< ids that end the text; they are not returned
+  std::vector<int32_t> stop;  ///< ids that end the text; they are not returned
 };
 
 class Generator {

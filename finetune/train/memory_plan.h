@@ -15,11 +15,11 @@ struct MemoryLine {
 
 struct MemoryPlan {
   std::vector<MemoryLine> lines;
-  std::string schedule;               ///< name of the recompute schedule
-  double recompute_overhead = 0;      ///< planned: recompute FLOPs over the FLOPs of a step without
+  std::string schedule;           ///< name of the recompute schedule
+  double recompute_overhead = 0;  ///< planned: recompute FLOPs over the FLOPs of a step without
   size_t total() const;
-  size_t anonymous() const;           ///< without mapped lines
-  std::string table() const;          ///< for people: a line each, and the sum
+  size_t anonymous() const;   ///< without mapped lines
+  std::string table() const;  ///< for people: a line each, and the sum
 };
 
 /// "1.24 GiB", "37.0 MiB", "512 B".

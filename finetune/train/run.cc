@@ -14,10 +14,13 @@ namespace bantam {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
 
 int64_t count_or_fraction(double v, int64_t total) {
-  return v >= 1 ? static_cast<int64_t>(v) : std::max<int64_t>(1, static_cast<int64_t>(std::ceil(v * static_cast<double>(total))));
+  return v >= 1 ? static_cast<int64_t>(v)
+                : std::max<int64_t>(1, static_cast<int64_t>(std::ceil(v * static_cast<double>(total))));
 }
 
 /// Steps of each epoch of the run; the last may be cut short.
@@ -100,13 +103,21 @@ class Run {
     if (!found) return;
     const std::string from = o_.resume_from.empty() ? o_.output_dir.string() : o_.resume_from.string();
     if (found->run_key != o_.run_key)
-      throw Error(ErrorCode::usage, str(from, ": holds a checkpoint of another run (step ", found->step, ")"), "name another output_dir, or start afresh with --overwrite");
+      throw Error(ErrorCode::usage, str(from, ": holds a checkpoint of another run (step ", found->step, ")"),
+                  "name another output_dir, or start afresh with --overwrite");
     if (found->total_steps != plan_.total_steps)
-      throw Error(ErrorCode::usage, str(from, ": the checkpoint is of a run of ", found->total_steps, " steps, this one has ", plan_.total_steps), "keep num_epochs, max_steps and the data as they were, or start afresh with --overwrite");
-    if (found->machine_key != machine_key_) warn(str("the checkpoint was made with ", found->machine_key, ", this is ", machine_key_, ": numbers will differ in the last digits"));
+      throw Error(
+          ErrorCode::usage,
+          str(from, ": the checkpoint is of a run of ", found->total_steps, " steps, this one has ", plan_.total_steps),
+          "keep num_epochs, max_steps and the data as they were, or start afresh with --overwrite");
+    if (found->machine_key != machine_key_)
+      warn(str("the checkpoint was made with ", found->machine_key, ", this is ", machine_key_,
+               ": numbers will differ in the last digits"));
     state_ = *found;
     state_.machine_key = machine_key_;
-    if (state_.epoch < static_cast<int64_t>(steps_.size()) && state_.step_in_epoch >= steps_[static_cast<size_t>(state_.epoch)]) next_epoch();
+    if (state_.epoch < static_cast<int64_t>(steps_.size()) &&
+        state_.step_in_epoch >= steps_[static_cast<size_t>(state_.epoch)])
+      next_epoch();
     if (hooks_.on_resume) hooks_.on_resume(state_);
   }
 
@@ -122,7 +133,8 @@ class Run {
     for (size_t m = 0; m < batch.micro.size(); ++m) {
       if (m > 0 && stop_.stop_requested()) return false;
       tokens += batch.micro[m].tokens();
-      if (batch.total_weight > 0) loss += trainer_->accumulate(batch.micro[m], 1.0 / batch.total_weight, static_cast<uint64_t>(state_.epoch));
+      if (batch.total_weight > 0)
+        loss += trainer_->accumulate(batch.micro[m], 1.0 / batch.total_weight, static_cast<uint64_t>(state_.epoch));
     }
     if (state_.step == 0) check_every_adapter_moves();
     e.lr = learning_rate(o_.lr, state_.step, plan_.total_steps);
@@ -145,9 +157,11 @@ class Run {
     ++steps_here_;
     e.step = state_.step;
     e.total_steps = plan_.total_steps;
-    e.epoch = static_cast<double>(state_.epoch) + static_cast<double>(state_.step_in_epoch) / static_cast<double>(plan.steps.size());
+    e.epoch = static_cast<double>(state_.epoch) +
+              static_cast<double>(state_.step_in_epoch) / static_cast<double>(plan.steps.size());
     e.tokens_per_second = static_cast<double>(tokens) / e.seconds;
-    e.eta_seconds = report_.train_seconds / static_cast<double>(steps_here_) * static_cast<double>(plan_.total_steps - state_.step);
+    e.eta_seconds =
+        report_.train_seconds / static_cast<double>(steps_here_) * static_cast<double>(plan_.total_steps - state_.step);
     e.anonymous_bytes = process_memory().anonymous;
     report_.peak_anonymous = std::max(report_.peak_anonymous, e.anonymous_bytes);
     if (hooks_.on_step && !hooks_.on_step(e)) stopped_by_hook_ = true;
@@ -163,7 +177,9 @@ class Run {
     const char* why = r.total_weight > 0 ? "the gradient is not finite" : "it has no trained token";
     warn(str("step ", state_.step + 1, " skipped: ", why));
     if (++skipped_in_a_row_ >= 10 && r.total_weight > 0)
-      throw Error(ErrorCode::numeric, str("step ", state_.step + 1, ": the gradient was not finite ", skipped_in_a_row_, " times in a row"), "lower learning_rate; try dtype: f32");
+      throw Error(ErrorCode::numeric,
+                  str("step ", state_.step + 1, ": the gradient was not finite ", skipped_in_a_row_, " times in a row"),
+                  "lower learning_rate; try dtype: f32");
   }
 
   // In the first step lora_B is zero, so its gradient is the one to look at. None at all means a broken chain.
@@ -259,12 +275,14 @@ RunPlan plan_run(const Dataset& train, const Dataset* eval, const TrainOptions& 
   p.rows = static_cast<int64_t>(train.samples.size());
   p.rows_per_step = static_cast<double>(p.rows) / static_cast<double>(p.steps_per_epoch);
   for (const auto& s : train.samples) p.tokens_per_epoch += static_cast<int64_t>(s.ids.size());
-  if (eval && !eval->samples.empty()) p.max_tokens = std::max(p.max_tokens, plan_in_order(eval->samples, o.batches).longest_micro_batch);
+  if (eval && !eval->samples.empty())
+    p.max_tokens = std::max(p.max_tokens, plan_in_order(eval->samples, o.batches).longest_micro_batch);
   return p;
 }
 
-TrainReport train(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const Dataset& train_data, const Dataset* eval_data,
-                  const TrainOptions& options, const TrainHooks& hooks, std::stop_token stop) {
+TrainReport train(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const Dataset& train_data,
+                  const Dataset* eval_data, const TrainOptions& options, const TrainHooks& hooks,
+                  std::stop_token stop) {
   return Run(ctx, std::move(model), adapters, train_data, eval_data, options, hooks, std::move(stop)).run();
 }
 

@@ -15,19 +15,19 @@ namespace bantam {
 struct TrainOptions {
   TrainerOptions trainer;
   BatchOptions batches;
-  LrOptions lr;                 ///< lr.warmup_steps is set from `warmup` below
-  double warmup = 0.03;         ///< steps, or a fraction of all steps when below 1
-  double num_epochs = 3;        ///< a fraction ends within an epoch
-  int64_t max_steps = 0;        ///< > 0: overrides num_epochs
-  double eval_steps = 0;        ///< 0: at the end of each epoch; < 1: a fraction of all steps; also at step 0 and the end
-  double save_steps = 0;        ///< the same, for checkpoints
-  double save_minutes = 15;     ///< and after this long since the last; 0: never
+  LrOptions lr;              ///< lr.warmup_steps is set from `warmup` below
+  double warmup = 0.03;      ///< steps, or a fraction of all steps when below 1
+  double num_epochs = 3;     ///< a fraction ends within an epoch
+  int64_t max_steps = 0;     ///< > 0: overrides num_epochs
+  double eval_steps = 0;     ///< 0: at the end of each epoch; < 1: a fraction of all steps; also at step 0 and the end
+  double save_steps = 0;     ///< the same, for checkpoints
+  double save_minutes = 15;  ///< and after this long since the last; 0: never
   int64_t save_total_limit = 2;
-  std::filesystem::path output_dir;  ///< empty: nothing is written
-  std::string base_model_name;       ///< for adapter_config.json
-  std::string run_key;               ///< what changes results; a checkpoint with another key is refused
-  bool resume = true;                ///< go on from the newest checkpoint in output_dir, where there is one
-  std::filesystem::path resume_from; ///< go on from this checkpoint folder instead; empty: as `resume` says
+  std::filesystem::path output_dir;   ///< empty: nothing is written
+  std::string base_model_name;        ///< for adapter_config.json
+  std::string run_key;                ///< what changes results; a checkpoint with another key is refused
+  bool resume = true;                 ///< go on from the newest checkpoint in output_dir, where there is one
+  std::filesystem::path resume_from;  ///< go on from this checkpoint folder instead; empty: as `resume` says
 };
 
 /// The shape of the run, known before step 1.
@@ -63,16 +63,18 @@ struct TrainHooks {
 
 struct TrainReport {
   RunState state;
-  bool finished = false;       ///< false: stopped, resumable
+  bool finished = false;                           ///< false: stopped, resumable
   double first_eval_loss = 0, last_eval_loss = 0;  ///< NaN without evaluation
-  double train_seconds = 0;    ///< spent in steps by this process
+  double train_seconds = 0;                        ///< spent in steps by this process
   int64_t tokens = 0, skipped_steps = 0;
   size_t planned_anonymous = 0, peak_anonymous = 0;  ///< peak_anonymous: greatest seen after a step
 };
 
-/// Runs to the end or until `stop` is requested (looked at after each micro-batch: the unfinished step is given up and the
-/// last whole step saved). At the end the adapter is in output_dir. Error(usage): a checkpoint of another run is there.
+/// Runs to the end or until `stop` is requested (looked at after each micro-batch: the unfinished step is given up and
+/// the last whole step saved). At the end the adapter is in output_dir. Error(usage): a checkpoint of another run is
+/// there.
 TrainReport train(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const Dataset& train_data,
-                  const Dataset* eval_data, const TrainOptions& options, const TrainHooks& hooks = {}, std::stop_token stop = {});
+                  const Dataset* eval_data, const TrainOptions& options, const TrainHooks& hooks = {},
+                  std::stop_token stop = {});
 
 }  // namespace bantam

@@ -32,7 +32,8 @@ std::string hash_file(const fs::path& path, uint64_t* size) {  // FNV-1a: agains
   std::vector<char> buffer(size_t{1} << 16);
   while (in) {
     in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    for (std::streamsize i = 0; i < in.gcount(); ++i) h = (h ^ static_cast<unsigned char>(buffer[static_cast<size_t>(i)])) * 0x100000001b3u;
+    for (std::streamsize i = 0; i < in.gcount(); ++i)
+      h = (h ^ static_cast<unsigned char>(buffer[static_cast<size_t>(i)])) * 0x100000001b3u;
     n += static_cast<uint64_t>(in.gcount());
   }
   *size = n;
@@ -67,34 +68,47 @@ Json read_json(const fs::path& path) {
 
 void check_manifest(const fs::path& folder) {
   const Json j = read_json(folder / kManifest);
-  if (!j.contains("files") || !j["files"].is_object() || j["files"].empty()) throw Error(ErrorCode::model, str((folder / kManifest).string(), ": no list of files"));
+  if (!j.contains("files") || !j["files"].is_object() || j["files"].empty())
+    throw Error(ErrorCode::model, str((folder / kManifest).string(), ": no list of files"));
   for (const auto& [name, entry] : j["files"].items()) {
-    if (name.find('/') != std::string::npos || !entry.is_object()) throw Error(ErrorCode::model, str((folder / kManifest).string(), ": bad entry '", name, "'"));
+    if (name.find('/') != std::string::npos || !entry.is_object())
+      throw Error(ErrorCode::model, str((folder / kManifest).string(), ": bad entry '", name, "'"));
     uint64_t size = 0;
     const std::string hash = hash_file(folder / name, &size);
     if (entry.value("bytes", uint64_t{0}) != size || entry.value("fnv1a", std::string()) != hash)
-      throw Error(ErrorCode::model, str((folder / name).string(), ": found ", size, " bytes with hash ", hash, ", expected ", entry.dump()), "the file is damaged");
+      throw Error(
+          ErrorCode::model,
+          str((folder / name).string(), ": found ", size, " bytes with hash ", hash, ", expected ", entry.dump()),
+          "the file is damaged");
   }
 }
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& output_dir, const AdapterSet& adapters, const RunState& s, const std::vector<std::string>& all_linears,
-                         const std::string& base_model_name) {
+fs::path save_checkpoint(const fs::path& output_dir, const AdapterSet& adapters, const RunState& s,
+                         const std::vector<std::string>& all_linears, const std::string& base_model_name) {
   const fs::path target = output_dir / (std::string(kName) + std::to_string(s.step));
   const fs::path beside = output_dir / (std::string(kUnfinished) + std::to_string(s.step));
   std::error_code ec;
   fs::remove_all(beside, ec);
   fs::create_directories(beside, ec);
-  if (ec) throw Error(ErrorCode::io, str(beside.string(), ": cannot be created: ", ec.message()), "is the disk full, or the folder read-only?");
+  if (ec)
+    throw Error(ErrorCode::io, str(beside.string(), ": cannot be created: ", ec.message()),
+                "is the disk full, or the folder read-only?");
   try {
     save_adapter(beside, adapters, all_linears, {base_model_name});
-    SafetensorsWriter optimizer(beside / kOptimizer, {{"exp_avg", "F32", {adapters.size()}}, {"exp_avg_sq", "F32", {adapters.size()}}});
+    SafetensorsWriter optimizer(beside / kOptimizer,
+                                {{"exp_avg", "F32", {adapters.size()}}, {"exp_avg_sq", "F32", {adapters.size()}}});
     optimizer.write(0, 0, adapters.exp_avg());
     optimizer.write(1, 0, adapters.exp_avg_sq());
     optimizer.finish();
-    const Json state = {{"step", s.step}, {"updates", s.updates}, {"epoch", s.epoch}, {"step_in_epoch", s.step_in_epoch},
-                        {"total_steps", s.total_steps}, {"run_key", s.run_key}, {"machine_key", s.machine_key}};
+    const Json state = {{"step", s.step},
+                        {"updates", s.updates},
+                        {"epoch", s.epoch},
+                        {"step_in_epoch", s.step_in_epoch},
+                        {"total_steps", s.total_steps},
+                        {"run_key", s.run_key},
+                        {"machine_key", s.machine_key}};
     write_file_atomically(beside / kState, state.dump(2) + "\n");
     Json files = Json::object();
     for (const auto& f : fs::directory_iterator(beside)) {
@@ -154,7 +168,9 @@ RunState load_checkpoint(const fs::path& folder, AdapterSet& adapters) {
   const auto read = [&](const char* name, std::span<float> out) {
     const SafetensorsEntry* e = optimizer->find(name);
     if (!e || e->dtype != "F32" || e->shape != std::vector<int64_t>{adapters.size()})
-      throw Error(ErrorCode::model, str((folder / kOptimizer).string(), ": expected ", name, " F32 [", adapters.size(), "]"), "the checkpoint is of another run");
+      throw Error(ErrorCode::model,
+                  str((folder / kOptimizer).string(), ": expected ", name, " F32 [", adapters.size(), "]"),
+                  "the checkpoint is of another run");
     safetensors_decode(*optimizer, *e, 0, adapters.size(), out.data());
   };
   read_adapter_values(folder, adapters);
@@ -163,7 +179,8 @@ RunState load_checkpoint(const fs::path& folder, AdapterSet& adapters) {
   return s;
 }
 
-std::optional<RunState> load_newest_checkpoint(const fs::path& output_dir, AdapterSet& adapters, const std::function<void(const std::string&)>& warn) {
+std::optional<RunState> load_newest_checkpoint(const fs::path& output_dir, AdapterSet& adapters,
+                                               const std::function<void(const std::string&)>& warn) {
   auto steps = list_checkpoints(output_dir);
   if (steps.empty()) return std::nullopt;
   for (; !steps.empty(); steps.pop_back()) {
@@ -174,7 +191,8 @@ std::optional<RunState> load_newest_checkpoint(const fs::path& output_dir, Adapt
       warn(str(folder.string(), " cannot be used: ", e.what()));
     }
   }
-  throw Error(ErrorCode::io, str(output_dir.string(), ": none of its checkpoints can be used"), "start afresh with --overwrite, or name another output_dir");
+  throw Error(ErrorCode::io, str(output_dir.string(), ": none of its checkpoints can be used"),
+              "start afresh with --overwrite, or name another output_dir");
 }
 
 }  // namespace bantam

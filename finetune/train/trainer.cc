@@ -13,8 +13,13 @@ namespace {
 constexpr const char* kActivations = "activations";
 }
 
-Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const TrainerOptions& options, int64_t max_tokens)
-    : ctx_(ctx), model_(std::move(model)), adapters_(adapters), options_(options), max_tokens_(max_tokens),
+Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const TrainerOptions& options,
+                 int64_t max_tokens)
+    : ctx_(ctx),
+      model_(std::move(model)),
+      adapters_(adapters),
+      options_(options),
+      max_tokens_(max_tokens),
       graph_(build_model_graph(model_->config, options.dtype, &adapters)) {
   if (adapters.size() == 0) throw Error(ErrorCode::usage, "nothing to train: no module has an adapter");
   const ProgramOptions p{max_tokens, options.loss_chunk_bytes};
@@ -25,7 +30,8 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
   const size_t arena = std::max(train_program_.peak, eval_program_.peak);
   const size_t saved = train_program_.saved_at_peak, chunk = train_program_.scratch_at_peak;
   plan_.schedule = train_program_.schedule;
-  plan_.recompute_overhead = train_program_.recompute_flops / (train_program_.forward_flops + train_program_.backward_flops);
+  plan_.recompute_overhead =
+      train_program_.recompute_flops / (train_program_.forward_flops + train_program_.backward_flops);
   plan_.lines = {{"weights", model_->store->bytes(), model_->store->mapped()},
                  {"adapters", flat},
                  {"gradients", flat},
@@ -49,7 +55,8 @@ namespace {
 // Row order, in f64: the sum does not depend on chunks, threads or schedule.
 double weighted_sum(std::span<const float> losses, const Batch& batch) {
   double sum = 0;
-  for (size_t t = 0; t < losses.size(); ++t) sum += static_cast<double>(batch.weights[t]) * static_cast<double>(losses[t]);
+  for (size_t t = 0; t < losses.size(); ++t)
+    sum += static_cast<double>(batch.weights[t]) * static_cast<double>(losses[t]);
   return sum;
 }
 }  // namespace
@@ -57,7 +64,8 @@ double weighted_sum(std::span<const float> losses, const Batch& batch) {
 double Trainer::accumulate(const Batch& batch, double weight_scale, uint64_t epoch) {
   reserve();
   const StepInputs& in = buffers_->fill(batch, weight_scale, options_.seed, epoch, true);
-  executor_->run(train_program_, in, {.adapters = &adapters_, .poison_dead = options_.poison_dead, .profile = profile_});
+  executor_->run(train_program_, in,
+                 {.adapters = &adapters_, .poison_dead = options_.poison_dead, .profile = profile_});
   return weighted_sum(executor_->losses(train_program_, batch.tokens()), batch);
 }
 

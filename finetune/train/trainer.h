@@ -25,8 +25,8 @@ struct TrainerOptions {
   CheckpointPolicy checkpointing;
   size_t loss_chunk_bytes = size_t{128} << 20;
   AdamwOptions optimizer;
-  uint64_t seed = 42;          ///< of the dropout masks
-  bool poison_dead = false;    ///< see RunOptions
+  uint64_t seed = 42;        ///< of the dropout masks
+  bool poison_dead = false;  ///< see RunOptions
 };
 
 struct StepResult {
@@ -44,9 +44,10 @@ struct EvalResult {
 
 class Trainer {
  public:
-  /// Plans for micro-batches of up to max_tokens tokens; allocates nothing that grows with them. `adapters` must outlive
-  /// the trainer and fit the model. Error(usage) / Error(model) when options and model contradict each other.
-  Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const TrainerOptions& options, int64_t max_tokens);
+  /// Plans for micro-batches of up to max_tokens tokens; allocates nothing that grows with them. `adapters` must
+  /// outlive the trainer and fit the model. Error(usage) / Error(model) when options and model contradict each other.
+  Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const TrainerOptions& options,
+          int64_t max_tokens);
 
   const MemoryPlan& plan() const { return plan_; }
   const Program& program() const { return train_program_; }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole QLoRA step, its breakdown per op, and its share of the machine's measured arithmetic peak; the peak is measured
-// between the steps of the same process, because shared machines drift.
+// A whole QLoRA step, its breakdown per op, and its share of the machine's measured arithmetic peak; the peak is
+// measured between the steps of the same process, because shared machines drift.
 //   bantam_step_bench [MODEL] [--tokens T] [--rank R] [--threads N] [--rounds N] [--checkpointing]
-// Without a model: SmolLM2-135M's shape with random weights. FLOPs counted: 4 per weight of the linears and token (forward
-// and dx), 4 per weight of the head and token, attention's two and five products; LoRA is not counted.
+// Without a model: SmolLM2-135M's shape with random weights. FLOPs counted: 4 per weight of the linears and token
+// (forward and dx), 4 per weight of the head and token, attention's two and five products; LoRA is not counted.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -25,19 +25,6 @@ double seconds_of(const std::function<void()>& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
 }
 
-ModelConfig smollm2_135m() {
-  ModelConfig c = testing::tiny_config();
-  c.vocab_size = 49152;
-  c.hidden_size = 576;
-  c.intermediate_size = 1536;
-  c.num_hidden_layers = 30;
-  c.num_attention_heads = 9;
-  c.num_key_value_heads = 3;
-  c.head_dim = 64;
-  c.rope_theta = 100000;
-  return c;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -46,16 +33,24 @@ int main(int argc, char** argv) {
   bool checkpointing = false;
   for (int i = 1; i < argc; ++i) {
     const auto value = [&] { return i + 1 < argc ? std::atoll(argv[++i]) : 0; };
-    if (!std::strcmp(argv[i], "--tokens")) tokens = value();
-    else if (!std::strcmp(argv[i], "--rank")) rank = value();
-    else if (!std::strcmp(argv[i], "--threads")) threads = value();
-    else if (!std::strcmp(argv[i], "--rounds")) rounds = value();
-    else if (!std::strcmp(argv[i], "--checkpointing")) checkpointing = true;
-    else path = argv[i];
+    if (!std::strcmp(argv[i], "--tokens"))
+      tokens = value();
+    else if (!std::strcmp(argv[i], "--rank"))
+      rank = value();
+    else if (!std::strcmp(argv[i], "--threads"))
+      threads = value();
+    else if (!std::strcmp(argv[i], "--rounds"))
+      rounds = value();
+    else if (!std::strcmp(argv[i], "--checkpointing"))
+      checkpointing = true;
+    else
+      path = argv[i];
   }
   std::shared_ptr<const Model> model;
-  if (path.empty()) model = testing::tiny_model(smollm2_135m());
-  else model = load_model(path);
+  if (path.empty())
+    model = testing::tiny_model(testing::smollm2_135m());
+  else
+    model = load_model(path);
   Context ctx({.num_threads = static_cast<int>(threads)});
   AdapterSet adapters({.r = rank}, linear_modules(model->config), 1);
   auto samples = testing::random_samples(model->config, {static_cast<int>(tokens)});
@@ -98,19 +93,23 @@ int main(int argc, char** argv) {
     if (peak_run) peaks.push_back(measure_peak());
   }
   const double best = *std::min_element(steps.begin(), steps.end());
-  std::printf("tier %s, %d threads, %lld tokens, rank %lld, checkpointing %s\n", name_of(ctx.isa()), ctx.num_threads(), static_cast<long long>(tokens),
-              static_cast<long long>(rank), trainer.program().schedule.c_str());
-  std::printf("step %.3f s best of %zu: %.1f tokens/s, %.1f GFLOP/s", best, steps.size(), static_cast<double>(tokens) / best, flops / best * 1e-9);
+  std::printf("tier %s, %d threads, %lld tokens, rank %lld, checkpointing %s\n", name_of(ctx.isa()), ctx.num_threads(),
+              static_cast<long long>(tokens), static_cast<long long>(rank), trainer.program().schedule.c_str());
+  std::printf("step %.3f s best of %zu: %.1f tokens/s, %.1f GFLOP/s", best, steps.size(),
+              static_cast<double>(tokens) / best, flops / best * 1e-9);
   if (peak_run) {
     const double peak = *std::max_element(peaks.begin(), peaks.end());
     std::printf(" = %.1f %% of the measured peak %.1f GFLOP/s", 100 * flops / best / peak, peak * 1e-9);
   }
-  std::printf("\nmemory without weights: %s planned, %s measured\n", size_text(trainer.plan().anonymous()).c_str(), size_text(process_memory().anonymous).c_str());
+  std::printf("\nmemory without weights: %s planned, %s measured\n", size_text(trainer.plan().anonymous()).c_str(),
+              size_text(process_memory().anonymous).c_str());
   double sum = 0;
   for (const auto& [name, s] : by_op) sum += s;
   std::vector<std::pair<double, std::string>> order;
   for (const auto& [name, s] : by_op) order.emplace_back(s, name);
   std::sort(order.rbegin(), order.rend());
-  for (const auto& [s, name] : order) std::printf("  %-24s %6.1f ms  %5.1f %%\n", name.c_str(), 1e3 * s / static_cast<double>(steps.size()), 100 * s / sum);
+  for (const auto& [s, name] : order)
+    std::printf("  %-24s %6.1f ms  %5.1f %%\n", name.c_str(), 1e3 * s / static_cast<double>(steps.size()),
+                100 * s / sum);
   return 0;
 }

@@ -37,7 +37,9 @@ Trace run(const Setting& s, int steps = 20) {
   AdapterSet adapters = random_adapters(c, lora);
   const auto samples = random_samples(c, {13, 7, 21, 2, 30, 9});
   Context ctx({.num_threads = s.threads, .isa = s.isa});
-  Trainer t(ctx, model, adapters, {.dtype = s.dtype, .checkpointing = {s.mode, s.save}, .loss_chunk_bytes = s.chunk, .poison_dead = s.poison}, 64);
+  Trainer t(ctx, model, adapters,
+            {.dtype = s.dtype, .checkpointing = {s.mode, s.save}, .loss_chunk_bytes = s.chunk, .poison_dead = s.poison},
+            64);
   Trace trace;
   for (int k = 0; k < steps; ++k) {
     const StepBatch batch = make_step(samples, {{k % 6, (k + 1) % 6}, {(k + 2) % 6}});

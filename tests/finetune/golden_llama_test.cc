@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole chain against HF transformers + PEFT in float32 (tests/golden/make_llama_golden.py): loss, per-token losses,
-// every adapter gradient, and the adapter after five AdamW steps; unquantised and NF4, tied and untied head.
+// The whole chain against HF transformers + PEFT in float32 (tests/golden/make_llama_golden.py): loss, per-token
+// losses, every adapter gradient, and the adapter after five AdamW steps; unquantised and NF4, tied and untied head.
 #include <doctest/doctest.h>
-
 #include <unistd.h>
 
 #include <cmath>
@@ -66,7 +65,8 @@ void check(const std::string& base, const std::string& variant, CheckpointMode m
   CAPTURE(variant);
   const fs::path root = fs::path(BANTAM_TESTS_DIR) / "golden" / "llama", folder = root / base / variant;
   const auto golden = read_json(folder / "golden.json");
-  const auto model = load_model(root / base / "base", {.quant = {variant == "nf4" ? QuantType::nf4 : QuantType::none, true}, .in_memory = true});
+  const auto model = load_model(
+      root / base / "base", {.quant = {variant == "nf4" ? QuantType::nf4 : QuantType::none, true}, .in_memory = true});
   AdapterSet adapters = load_adapter(root / base / "adapter", linear_modules(model->config));
   CHECK(adapters.config().r == 8);
   CHECK(adapters.config().scale() == 2.0f);
@@ -76,7 +76,10 @@ void check(const std::string& base, const std::string& variant, CheckpointMode m
   const auto samples = golden_samples(root);
   const Batch batch = make_batch(samples, {0, 1, 2});
   Trainer trainer(ctx, model, adapters,
-                  {.dtype = DType::f32, .checkpointing = {mode, {}}, .optimizer = {.weight_decay = 0.01, .max_grad_norm = 0}, .poison_dead = true},
+                  {.dtype = DType::f32,
+                   .checkpointing = {mode, {}},
+                   .optimizer = {.weight_decay = 0.01, .max_grad_norm = 0},
+                   .poison_dead = true},
                   batch.tokens());
 
   // Per-token losses: ours at row i - 1 is the reference's at token i.
@@ -102,7 +105,8 @@ void check(const std::string& base, const std::string& variant, CheckpointMode m
       const Parameter& q = adapters.parameters()[p];
       CAPTURE(q.name);
       const auto expected = read_tensor(*grads, "base_model.model." + q.name, q.size());
-      CHECK(relative_distance(adapters.grads().subspan(static_cast<size_t>(q.offset), static_cast<size_t>(q.size())), expected) <= 1e-4);
+      CHECK(relative_distance(adapters.grads().subspan(static_cast<size_t>(q.offset), static_cast<size_t>(q.size())),
+                              expected) <= 1e-4);
     }
   }
   const auto after = SafetensorsFile::open(folder / "after5.safetensors");
@@ -156,7 +160,8 @@ TEST_CASE("generation's logits equal transformers") {
 TEST_CASE("an adapter trained here is written whole and gives the same logits when read again") {
   const fs::path root = fs::path(BANTAM_TESTS_DIR) / "golden" / "llama";
   const char* keep = std::getenv("BANTAM_KEEP_ADAPTER");
-  const fs::path out = keep ? fs::path(keep) : fs::temp_directory_path() / ("bantam-adapter-" + std::to_string(::getpid()));
+  const fs::path out =
+      keep ? fs::path(keep) : fs::temp_directory_path() / ("bantam-adapter-" + std::to_string(::getpid()));
   const auto model = load_model(root / "untied" / "base", {.quant = {QuantType::none, true}, .in_memory = true});
   AdapterSet adapters = load_adapter(root / "untied" / "adapter", linear_modules(model->config));
   Context ctx({.num_threads = 2});
@@ -167,14 +172,17 @@ TEST_CASE("an adapter trained here is written whole and gives the same logits wh
   for (const auto& m : linear_modules(model->config)) paths.push_back(m.path);
   save_adapter(out, adapters, paths, {"tests/golden/llama/untied/base"});
 
-  const auto logits_of = [&](AdapterSet& a) { return Generator(ctx, model, &a, DType::f32, 64).logits(samples[1].ids); };
+  const auto logits_of = [&](AdapterSet& a) {
+    return Generator(ctx, model, &a, DType::f32, 64).logits(samples[1].ids);
+  };
   const Tensor logits = logits_of(adapters);
   AdapterSet again = load_adapter(out, linear_modules(model->config));
   const Tensor same = logits_of(again);
   CHECK(std::equal(logits.data<float>(), logits.data<float>() + logits.rows() * logits.cols(), same.data<float>()));
   nlohmann::json j;
   j["ids"] = samples[1].ids;
-  for (int64_t r = 0; r < logits.rows(); ++r) j["logits"].push_back(std::vector<float>(logits.view().row<float>(r), logits.view().row<float>(r) + logits.cols()));
+  for (int64_t r = 0; r < logits.rows(); ++r)
+    j["logits"].push_back(std::vector<float>(logits.view().row<float>(r), logits.view().row<float>(r) + logits.cols()));
   std::ofstream(out / "logits.json") << j.dump();
   if (!keep) fs::remove_all(out);
 }

@@ -35,8 +35,23 @@ inline ModelConfig tiny_config(bool tied = true) {
   return c;
 }
 
+/// The shape of SmolLM2-135M.
+inline ModelConfig smollm2_135m() {
+  ModelConfig c = tiny_config();
+  c.vocab_size = 49152;
+  c.hidden_size = 576;
+  c.intermediate_size = 1536;
+  c.num_hidden_layers = 30;
+  c.num_attention_heads = 9;
+  c.num_key_value_heads = 3;
+  c.head_dim = 64;
+  c.rope_theta = 100000;
+  return c;
+}
+
 /// Random weights for every tensor that the graph's stages read.
-inline std::map<std::string, MemoryTensor> random_weights(const ModelConfig& c, const ModelGraph& graph, unsigned seed) {
+inline std::map<std::string, MemoryTensor> random_weights(const ModelConfig& c, const ModelGraph& graph,
+                                                          unsigned seed) {
   std::mt19937 rng(seed);
   std::map<std::string, MemoryTensor> t;
   for (const LayerGraph& g : graph.stages)
@@ -62,7 +77,8 @@ inline std::shared_ptr<Model> tiny_model(const ModelConfig& c, QuantType type = 
   auto m = std::make_shared<Model>();
   m->config = c;
   m->quant = {type, true};
-  m->store = WeightStore::in_memory(*memory_source(random_weights(c, build_model_graph(c, DType::f32, nullptr), seed)), m->quant);
+  m->store = WeightStore::in_memory(*memory_source(random_weights(c, build_model_graph(c, DType::f32, nullptr), seed)),
+                                    m->quant);
   return m;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs: memory against an independent count, placement, legality; and what recompute runs again.
+#include "finetune/recompute/program.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 
 #include "finetune/model/op_kind.h"
 #include "finetune/recompute/placement.h"
-#include "finetune/recompute/program.h"
 #include "model_testing.h"
 
 using namespace bantam;
@@ -53,22 +54,10 @@ void check_no_overlap(const Program& p) {
   for (const Buffer& b : p.buffers) CHECK(b.offset + b.bytes <= p.peak);
 }
 
-ModelConfig smollm2() {
-  ModelConfig c = tiny_config();
-  c.vocab_size = 49152;
-  c.hidden_size = 576;
-  c.intermediate_size = 1536;
-  c.num_hidden_layers = 30;
-  c.num_attention_heads = 9;
-  c.num_key_value_heads = 3;
-  c.head_dim = 64;
-  return c;
-}
-
 }  // namespace
 
 TEST_CASE("placed peak is within 3 % of the greatest sum of live bytes") {
-  for (const ModelConfig& c : {tiny_config(), smollm2()})
+  for (const ModelConfig& c : {tiny_config(), smollm2_135m()})
     for (const double dropout : {0.0, 0.1})
       for (const auto mode : {CheckpointMode::off, CheckpointMode::selective, CheckpointMode::full})
         for (const DType dtype : {DType::bf16, DType::f32}) {
@@ -87,11 +76,14 @@ TEST_CASE("placed peak is within 3 % of the greatest sum of live bytes") {
 }
 
 TEST_CASE("checkpointing trades memory for recompute, in order") {
-  const ModelConfig c = smollm2();
+  const ModelConfig c = smollm2_135m();
   const AdapterSet adapters({.r = 16}, linear_modules(c), 1);
   const ModelGraph g = build_model_graph(c, DType::bf16, &adapters);
-  const auto program = [&](CheckpointMode m) { return compile(g, training_schedule(g, {m, {}}), {.max_tokens = 1024, .loss_chunk_bytes = 16 << 20}); };
-  const Program off = program(CheckpointMode::off), selective = program(CheckpointMode::selective), full = program(CheckpointMode::full);
+  const auto program = [&](CheckpointMode m) {
+    return compile(g, training_schedule(g, {m, {}}), {.max_tokens = 1024, .loss_chunk_bytes = 16 << 20});
+  };
+  const Program off = program(CheckpointMode::off), selective = program(CheckpointMode::selective),
+                full = program(CheckpointMode::full);
   CHECK(off.peak > selective.peak);
   CHECK(selective.peak > 2 * full.peak);
   CHECK(off.recompute_flops == 0);
@@ -112,7 +104,8 @@ TEST_CASE("recompute never runs down_proj again, and runs nothing when all is ke
     CHECK_FALSE((op.kind == OpKind::linear && op.module == "mlp.down_proj"));
   }
   CHECK(again > 0);
-  for (const auto& n : compile(g, training_schedule(g, {CheckpointMode::off, {}}), {.max_tokens = 8}).instrs) CHECK_FALSE(n.recompute);
+  for (const auto& n : compile(g, training_schedule(g, {CheckpointMode::off, {}}), {.max_tokens = 8}).instrs)
+    CHECK_FALSE(n.recompute);
 }
 
 TEST_CASE("nothing runs below the first adapter, and the first layer has no dx") {
@@ -129,8 +122,10 @@ TEST_CASE("nothing runs below the first adapter, and the first layer has no dx")
   const ModelGraph all = build_model_graph(c, DType::bf16, &everywhere);
   for (const auto& n : compile(all, training_schedule(all, {CheckpointMode::off, {}}), {.max_tokens = 8}).instrs) {
     const Op& op = all.stages[static_cast<size_t>(n.stage)].ops[static_cast<size_t>(n.op)];
-    if (n.backward && n.stage == 1 && op.module == "self_attn.q_proj" && op.kind == OpKind::linear) CHECK(n.din[0].buffer < 0);
-    if (n.backward && n.stage == 2 && op.module == "self_attn.q_proj" && op.kind == OpKind::linear) CHECK(n.din[0].buffer >= 0);
+    if (n.backward && n.stage == 1 && op.module == "self_attn.q_proj" && op.kind == OpKind::linear)
+      CHECK(n.din[0].buffer < 0);
+    if (n.backward && n.stage == 2 && op.module == "self_attn.q_proj" && op.kind == OpKind::linear)
+      CHECK(n.din[0].buffer >= 0);
   }
 }
 

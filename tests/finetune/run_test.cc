@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Learning rates, checkpoints and their damage, resume at a step, stopping, generation with a cache.
+#include "finetune/train/run.h"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -8,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "finetune/train/generator.h"
-#include "finetune/train/run.h"
 #include "model_testing.h"
 
 using namespace bantam;
@@ -47,7 +48,9 @@ struct Setup {
   }
 };
 
-bool same(std::span<const float> a, std::span<const float> b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+bool same(std::span<const float> a, std::span<const float> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
 
 }  // namespace
 
@@ -62,9 +65,9 @@ TEST_CASE("learning rate: warm-up and the three shapes, at every edge") {
   CHECK(learning_rate(linear, 0, 4) == 2.0);
   CHECK(learning_rate(linear, 3, 4) == doctest::Approx(0.5));
   CHECK(learning_rate({3.0, LrScheduler::constant, 1}, 5, 10) == 3.0);
-  CHECK(learning_rate({1.0, LrScheduler::cosine, 1}, 0, 1) == 1.0);    // a run of one step
-  CHECK(learning_rate({1.0, LrScheduler::cosine, 8}, 3, 4) == 0.5);    // warm-up beyond the end
-  CHECK(learning_rate({1.0, LrScheduler::linear, 4}, 3, 4) == 1.0);    // warm-up is the whole run
+  CHECK(learning_rate({1.0, LrScheduler::cosine, 1}, 0, 1) == 1.0);  // a run of one step
+  CHECK(learning_rate({1.0, LrScheduler::cosine, 8}, 3, 4) == 0.5);  // warm-up beyond the end
+  CHECK(learning_rate({1.0, LrScheduler::linear, 4}, 3, 4) == 1.0);  // warm-up is the whole run
 }
 
 TEST_CASE("a run learns, evaluates at step 0 and at the end, and keeps the newest checkpoints") {
@@ -144,7 +147,8 @@ TEST_CASE("a damaged newest checkpoint is named and the one before it is used; o
   s.run(a);
   REQUIRE(list_checkpoints(f.path) == std::vector<int64_t>{2, 3, 4});
   {  // one byte of the moments
-    std::fstream file(f.path / "checkpoint-4" / "optimizer.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    std::fstream file(f.path / "checkpoint-4" / "optimizer.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-3, std::ios::end);
     file.put('\x55');
   }
@@ -194,7 +198,8 @@ TEST_CASE("the prediction of memory: nothing is allocated beyond it in the arena
   const Trainer t(ctx, s.model, a, s.options.trainer, 64);
   std::vector<std::string> names;
   for (const auto& l : t.plan().lines) names.push_back(l.name);
-  CHECK(names == std::vector<std::string>{"weights", "adapters", "gradients", "optimizer state", "saved activations", "recompute working set", "loss chunk", "workspace", "step constants"});
+  CHECK(names == std::vector<std::string>{"weights", "adapters", "gradients", "optimizer state", "saved activations",
+                                          "recompute working set", "loss chunk", "workspace", "step constants"});
   CHECK(t.plan().total() > t.plan().anonymous() - 1);
   CHECK(t.plan().lines[1].bytes == static_cast<size_t>(a.size()) * 4);
 }
@@ -235,7 +240,8 @@ TEST_CASE("stories260K: per-token losses of the golden file") {
     MESSAGE("skipped: no shared data");
     return;
   }
-  const auto model = load_model(root / "tinyllamas-stories-260k-f32.gguf", {.quant = {QuantType::none, false}, .in_memory = true});
+  const auto model =
+      load_model(root / "tinyllamas-stories-260k-f32.gguf", {.quant = {QuantType::none, false}, .in_memory = true});
   std::ifstream in(root / "stories260K_golden.json");
   const auto golden = nlohmann::json::parse(in);
   AdapterSet adapters({.r = 1}, linear_modules(model->config), 1);  // B is zero: the bare base

@@ -51,7 +51,8 @@ struct Toy {
     for (const auto& m : linear_modules(c))
       if (m.path.starts_with("model.layers.0.") || m.path.starts_with("model.layers.1.")) modules.push_back(m);
     std::vector<AdapterSet::Extra> extra;
-    for (const char* name : {"model.layers.0.input_layernorm.weight", "model.layers.1.post_feedforward_layernorm.weight"})
+    for (const char* name :
+         {"model.layers.0.input_layernorm.weight", "model.layers.1.post_feedforward_layernorm.weight"})
       extra.push_back({name, 1, c.hidden_size, weights.at(name).values});
     adapters.emplace(LoraConfig{.r = 3, .lora_alpha = 6, .lora_dropout = dropout}, modules, 5, extra);
     std::mt19937 rng(9);
@@ -72,10 +73,12 @@ struct Toy {
     StepBuffers buffers(c, batch.tokens());
     Executor e(ctx, g, store, arena.view().data, p.peak);
     adapters->zero_grads();
-    e.run(p, buffers.fill(batch, 1.0 / batch.total_weight(), 3, 0, true), {.adapters = &*adapters, .poison_dead = poison});
+    e.run(p, buffers.fill(batch, 1.0 / batch.total_weight(), 3, 0, true),
+          {.adapters = &*adapters, .poison_dead = poison});
     double sum = 0;
     const auto losses = e.losses(p, batch.tokens());
-    for (size_t t = 0; t < losses.size(); ++t) sum += static_cast<double>(batch.weights[t]) * static_cast<double>(losses[t]);
+    for (size_t t = 0; t < losses.size(); ++t)
+      sum += static_cast<double>(batch.weights[t]) * static_cast<double>(losses[t]);
     return sum / batch.total_weight();
   }
   std::vector<float> grads() const { return {adapters->grads().begin(), adapters->grads().end()}; }
@@ -93,28 +96,33 @@ TEST_CASE("toy family: gradients agree with finite differences, for each paramet
       CAPTURE(p.name);
       // The direction of the gradient, plus noise: a derivative well above rounding.
       double norm = 0;
-      for (int64_t i = 0; i < p.size(); ++i) norm += std::pow(static_cast<double>(g[static_cast<size_t>(p.offset + i)]), 2);
+      for (int64_t i = 0; i < p.size(); ++i)
+        norm += std::pow(static_cast<double>(g[static_cast<size_t>(p.offset + i)]), 2);
       norm = std::sqrt(norm);
       REQUIRE(norm > 0);
       std::vector<double> d(static_cast<size_t>(p.size()));
       double expected = 0, length = 0;
       for (int64_t i = 0; i < p.size(); ++i) {
         const double gi = static_cast<double>(g[static_cast<size_t>(p.offset + i)]);
-        const double noise = (static_cast<double>(rng()) / 4294967296.0 - 0.5) * norm / std::sqrt(static_cast<double>(p.size()));
+        const double noise =
+            (static_cast<double>(rng()) / 4294967296.0 - 0.5) * norm / std::sqrt(static_cast<double>(p.size()));
         d[static_cast<size_t>(i)] = gi + noise;
         length += d[static_cast<size_t>(i)] * d[static_cast<size_t>(i)];
       }
       length = std::sqrt(length);
-      for (int64_t i = 0; i < p.size(); ++i) expected += d[static_cast<size_t>(i)] / length * static_cast<double>(g[static_cast<size_t>(p.offset + i)]);
+      for (int64_t i = 0; i < p.size(); ++i)
+        expected += d[static_cast<size_t>(i)] / length * static_cast<double>(g[static_cast<size_t>(p.offset + i)]);
       const double h = 1e-2;
       const auto at = [&](double step) {
         for (int64_t i = 0; i < p.size(); ++i) {
           const auto k = static_cast<size_t>(p.offset + i);
-          toy.adapters->values()[k] = static_cast<float>(static_cast<double>(start[k]) + step * d[static_cast<size_t>(i)] / length);
+          toy.adapters->values()[k] =
+              static_cast<float>(static_cast<double>(start[k]) + step * d[static_cast<size_t>(i)] / length);
         }
         return toy.run(DType::f32, {CheckpointMode::off, {}}, false);
       };
-      // Fourth-order difference: truncation below 1e-6 here, so rounding of the f32 losses (about 1e-7 / h) is what is left.
+      // Fourth-order difference: truncation below 1e-6 here, so rounding of the f32 losses (about 1e-7 / h) is what is
+      // left.
       const double found = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
       at(0);
       CHECK(found == doctest::Approx(expected).epsilon(5e-3).scale(1e-2));
@@ -127,8 +135,9 @@ TEST_CASE("toy family: every schedule gives the same bits, and down_proj is run 
     Toy toy(0.1);
     const double loss = toy.run(dtype, {CheckpointMode::off, {}});
     const auto g = toy.grads();
-    for (const CheckpointPolicy& policy : {CheckpointPolicy{CheckpointMode::full, {}}, CheckpointPolicy{CheckpointMode::selective, {}},
-                                           CheckpointPolicy{CheckpointMode::selective, {"mlp.down_proj", "attention"}}}) {
+    for (const CheckpointPolicy& policy :
+         {CheckpointPolicy{CheckpointMode::full, {}}, CheckpointPolicy{CheckpointMode::selective, {}},
+          CheckpointPolicy{CheckpointMode::selective, {"mlp.down_proj", "attention"}}}) {
       CHECK(toy.run(dtype, policy) == loss);
       CHECK(toy.grads() == g);
     }
@@ -137,6 +146,7 @@ TEST_CASE("toy family: every schedule gives the same bits, and down_proj is run 
   const ModelGraph g = toy_graph(toy.c, DType::f32, &*toy.adapters);
   bool again = false;
   for (const Instr& n : compile(g, training_schedule(g, {CheckpointMode::full, {}}), {.max_tokens = 8}).instrs)
-    again = again || (n.recompute && g.stages[static_cast<size_t>(n.stage)].ops[static_cast<size_t>(n.op)].module == "mlp.down_proj");
+    again = again || (n.recompute &&
+                      g.stages[static_cast<size_t>(n.stage)].ops[static_cast<size_t>(n.op)].module == "mlp.down_proj");
   CHECK(again);
 }

@@ -62,11 +62,14 @@ TEST_CASE("target modules: all, names, full paths, regex, and what matches nothi
   CHECK(match_target_modules({"q_proj"}, paths()) == std::vector<std::string>{kModules[0].path, kModules[2].path});
   CHECK(match_target_modules({"self_attn.q_proj", "model.layers.1.mlp.up_proj"}, paths()) ==
         std::vector<std::string>{kModules[0].path, kModules[2].path, kModules[3].path});
-  CHECK(match_target_modules({".*\\.1\\..*_proj"}, paths()) == std::vector<std::string>{kModules[2].path, kModules[3].path});
-  CHECK(message([] { match_target_modules({"q_proj", "k_proj"}, paths()); }) ==
-        "lora_target_modules: 'k_proj' matches no linear module of this model");
+  CHECK(match_target_modules({".*\\.1\\..*_proj"}, paths()) ==
+        std::vector<std::string>{kModules[2].path, kModules[3].path});
+  CHECK(message([] {
+          match_target_modules({"q_proj", "k_proj"}, paths());
+        }) == "lora_target_modules: 'k_proj' matches no linear module of this model");
   CHECK(message([] { match_target_modules({"proj"}, paths()); }).find("matches no linear module") != std::string::npos);
-  CHECK(message([] { match_target_modules({"(q_proj"}, paths()); }).find("is not a regular expression") != std::string::npos);
+  CHECK(message([] { match_target_modules({"(q_proj"}, paths()); }).find("is not a regular expression") !=
+        std::string::npos);
   CHECK(message([] { match_target_modules({}, paths()); }) == "lora_target_modules: empty list");
 }
 
@@ -102,7 +105,8 @@ TEST_CASE("PEFT folder: round trip, names, config") {
   CHECK(e->shape == std::vector<int64_t>{4, 2});
   std::ifstream in(f.path / "adapter_config.json");
   const std::string config{std::istreambuf_iterator<char>(in), {}};
-  for (const char* part : {"\"peft_type\": \"LORA\"", "\"r\": 2", "\"lora_alpha\": 3,", "\"q_proj\"", "\"up_proj\"", "org/base", "\"task_type\": \"CAUSAL_LM\""})
+  for (const char* part : {"\"peft_type\": \"LORA\"", "\"r\": 2", "\"lora_alpha\": 3,", "\"q_proj\"", "\"up_proj\"",
+                           "org/base", "\"task_type\": \"CAUSAL_LM\""})
     CHECK_MESSAGE(config.find(part) != std::string::npos, part);
 }
 
@@ -110,16 +114,23 @@ TEST_CASE("PEFT folder: what does not fit is an error") {
   const Folder f;
   save_adapter(f.path, trained(), paths(), {});
   const std::vector<AdapterSet::Module> fewer(kModules.begin(), kModules.begin() + 2);
-  CHECK(message([&] { load_adapter(f.path, fewer); }).find("4 tensors fit no linear module of this base") != std::string::npos);
+  CHECK(message([&] { load_adapter(f.path, fewer); }).find("4 tensors fit no linear module of this base") !=
+        std::string::npos);
   auto wider = kModules;
   wider[1].out = 11;
-  CHECK(message([&] { load_adapter(f.path, wider); }).find("found shape [10, 2], expected [11, 2]") != std::string::npos);
-  CHECK(message([&] { load_adapter(f.path / "nothing", kModules); }).find("adapter_config.json: cannot be opened") != std::string::npos);
+  CHECK(message([&] { load_adapter(f.path, wider); }).find("found shape [10, 2], expected [11, 2]") !=
+        std::string::npos);
+  CHECK(message([&] { load_adapter(f.path / "nothing", kModules); }).find("adapter_config.json: cannot be opened") !=
+        std::string::npos);
   save_adapter(f.path, AdapterSet({.r = 2}, kModules, 1), paths(), {});
   CHECK(message([&] { load_adapter(f.path, kModules); }).find("every lora_B is zero") != std::string::npos);
-  const auto config_with = [&](const std::string& extra) { std::ofstream(f.path / "adapter_config.json") << "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, " << extra << "}"; };
+  const auto config_with = [&](const std::string& extra) {
+    std::ofstream(f.path / "adapter_config.json")
+        << "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, " << extra << "}";
+  };
   config_with("\"use_dora\": true");
-  CHECK(message([&] { load_adapter(f.path, kModules, true); }).find("use_dora: found true, expected false") != std::string::npos);
+  CHECK(message([&] { load_adapter(f.path, kModules, true); }).find("use_dora: found true, expected false") !=
+        std::string::npos);
   config_with("\"rank_pattern\": {\"q_proj\": 4}");
   CHECK(message([&] { load_adapter(f.path, kModules, true); }).find("rank_pattern") != std::string::npos);
   config_with("\"bias\": \"none\"");
