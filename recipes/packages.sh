@@ -7,7 +7,7 @@
 BUILD_PACKAGES=(
   cmake ninja-build g++ pkg-config
   libhwy-dev libsentencepiece-dev libpcre2-dev libutf8proc-dev
-  libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
+  libyaml-cpp-dev nlohmann-json3-dev libcli11-dev
 )
 
 # need_packages ASK PACKAGE...: installs the missing ones. With all of them there, it needs neither root nor network.
