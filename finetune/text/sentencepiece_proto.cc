@@ -179,9 +179,9 @@ SentencePieceSettings check_sentencepiece_model(std::string_view bytes, const st
     } else if (model.field == kNormalizerSpec || model.field == kDenormalizerSpec) {
       for (Fields spec(model.bytes, where); spec.next();) {
         if (spec.field == kCharsmap && spec.wire == kBytes) check_charsmap(spec.bytes, where);
-        if (spec.field == kAddDummyPrefix && spec.wire == kVarint && model.field == kNormalizerSpec) {
-          out.add_dummy_prefix = spec.number != 0;
-        }
+        if (model.field != kNormalizerSpec || spec.wire != kVarint) continue;
+        if (spec.field == kAddDummyPrefix) out.add_dummy_prefix = spec.number != 0;
+        if (spec.field == kRemoveExtraWhitespaces) out.remove_extra_whitespaces = spec.number != 0;
       }
     }
   }

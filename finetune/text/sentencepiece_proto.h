@@ -26,6 +26,7 @@ std::string write_sentencepiece_model(const SentencePieceModel& model);
 
 struct SentencePieceSettings {
   bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
   bool space_as_suffix = false;  ///< treat_whitespace_as_suffix
 };
 /// Error(model) naming `where` for bytes that are no ModelProto, or whose normalisation table leads outside itself.

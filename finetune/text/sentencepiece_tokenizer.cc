@@ -72,7 +72,8 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::string decode(std::span<const int32_t> ids, bool skip_special) const override {
     std::string out;
-    bool start = settings_.add_dummy_prefix && !settings_.space_as_suffix;
+    // The space that encoding put before the text goes; all of them where the model removes extra spaces anyway.
+    bool start = (settings_.add_dummy_prefix || settings_.remove_extra_whitespaces) && !settings_.space_as_suffix;
     for (const int32_t id : ids) {
       const auto kind = id < 0 || id >= vocab_size() ? Kind::none : kinds_[static_cast<size_t>(id)];
       if (kind == Kind::special && skip_special) continue;
@@ -82,11 +83,13 @@ class SentencePieceTokenizer final : public Tokenizer {
         out += kUnknown;
       } else {
         std::string_view bytes = bytes_[static_cast<size_t>(id)];
-        // The space that encoding put before the text.
-        if (start && kind == Kind::plain && bytes.starts_with(' ')) bytes.remove_prefix(1);
+        const bool strip = start && kind == Kind::plain && bytes.starts_with(' ');
+        if (strip) bytes.remove_prefix(1);
         out += bytes;
+        start = start && (kind == Kind::special || (strip && bytes.empty() && settings_.remove_extra_whitespaces));
+        continue;
       }
-      start = start && kind == Kind::special;
+      start = false;
     }
     return out;
   }
@@ -221,7 +224,7 @@ std::shared_ptr<const Tokenizer> read_sentencepiece_folder(const std::filesystem
 }
 
 std::shared_ptr<const Tokenizer> read_gguf_sentencepiece(const GgufFile& file) {
-  const GgufVocabulary v = read_gguf_vocabulary(file);
+  GgufVocabulary v = read_gguf_vocabulary(file);
   const std::string where = file.path().string();
   const auto scores = file.float_array("tokenizer.ggml.scores");
   if (scores.size() != v.tokens.size()) {
@@ -250,8 +253,16 @@ std::shared_ptr<const Tokenizer> read_gguf_sentencepiece(const GgufFile& file) {
       type = kGgufUnused;
     }
   }
-  model.bos = v.bos;
-  model.eos = v.eos;
+  // Files that do not name them mean these.
+  const auto control = [&](int32_t id, std::string_view text) {
+    if (id >= 0) return id;
+    for (size_t i = 0; i < v.tokens.size(); ++i) {
+      if (v.tokens[i] == text && v.types[i] == kGgufControl) return static_cast<int32_t>(i);
+    }
+    return -1;
+  };
+  v.bos = model.bos = control(v.bos, "<s>");
+  v.eos = model.eos = control(v.eos, "</s>");
   model.add_dummy_prefix = file.find_boolean("tokenizer.ggml.add_space_prefix").value_or(true);
   model.remove_extra_whitespaces = file.find_boolean("tokenizer.ggml.remove_extra_whitespaces").value_or(false);
   SentencePieceParts parts;

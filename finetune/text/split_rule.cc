@@ -11,7 +11,7 @@
 namespace bantam {
 namespace {
 
-constexpr uint32_t kMatchLimit = 50'000'000;
+constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 64 << 10;
 constexpr size_t kJitStackStart = 64 << 10, kJitStackMost = 8 << 20;
 constexpr size_t kMostPatternBytes = 64 << 10;
