@@ -90,7 +90,7 @@ std::vector<SharedSlot>& shared_slots() {
   return *slots;
 }
 char* arena;
-size_t dynamic_size, arena_top, arena_dirty = kArena, static_used;
+size_t dynamic_size, arena_top, arena_dirty = kArena, static_used;  // dirty: may differ from the poison
 uint64_t epoch;
 enum Schedule { kForward, kReverse, kRandom } schedule = kForward;
 uint64_t random_state = 88172645463325252u;
@@ -294,9 +294,11 @@ void fiber_entry() {
 void run_block() {
 #if COC_TSAN
   // Shared memory of a new block is new memory: remap it, so that accesses of earlier blocks are forgotten.
-  if (mmap(arena, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+  constexpr size_t kPage = 4096;
+  arena_dirty = (arena_dirty + kPage - 1) / kPage * kPage;
+  if (arena_dirty &&
+      mmap(arena, arena_dirty, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
     fail("", 0, "cannot remap shared memory");
-  arena_dirty = kArena;
 #endif
   fibers = all_fibers + (kPools > 1 ? (epoch & 1) * kMaxThreads : 0);
   ++epoch;
@@ -332,7 +334,6 @@ void run_grid(dim3 grid, dim3 block, size_t shared_bytes) {
   num_threads = static_cast<int>(block.x * block.y * block.z);
   num_warps = num_threads / 32;
   dynamic_size = shared_bytes;
-  arena_dirty = kArena;
   const uint64_t n = uint64_t{grid.x} * grid.y * grid.z;
   const uint64_t start = schedule == kRandom ? random_bits() % n : 0;
   for (uint64_t i = 0; i < n; ++i) {
