@@ -28,10 +28,12 @@ struct ThreadPool::Impl {
       if (!error) error = std::current_exception();
     }
   }
-  // A short spin saves two system calls per op in the common case; then sleep, so that other load may run.
+  // Ops follow each other closely, and waking a sleeper takes longer than many of them: spin for about 0.1 ms, then sleep
+  // so that other load may run. With more threads than cores a spinner would only be in the way.
+  int spins = 0;
   template <class T>
-  static void wait_while_equal(std::atomic<T>& a, T old) {
-    for (int i = 0; i < 400; ++i) {
+  void wait_while_equal(std::atomic<T>& a, T old) const {
+    for (int i = 0; i < spins; ++i) {
       if (a.load(std::memory_order_acquire) != old) return;
 #if defined(__x86_64__)
       __builtin_ia32_pause();
@@ -53,6 +55,7 @@ struct ThreadPool::Impl {
 
 ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
   impl_->threads = threads < 1 ? 1 : threads;
+  impl_->spins = impl_->threads <= static_cast<int>(std::thread::hardware_concurrency()) ? 6000 : 50;
   for (int t = 1; t < impl_->threads; ++t) impl_->workers.emplace_back([this, t] { impl_->worker(t); });
 }
 
@@ -77,7 +80,7 @@ void ThreadPool::run(const std::function<void(int)>& f) {
   }
   p.call(0);
   for (int left = p.pending.load(std::memory_order_acquire); left > 0; left = p.pending.load(std::memory_order_acquire))
-    Impl::wait_while_equal(p.pending, left);
+    p.wait_while_equal(p.pending, left);
   if (p.error) std::rethrow_exception(std::exchange(p.error, nullptr));
 }
 
