@@ -14,6 +14,8 @@ int plan_command(const Recipe& recipe, const CommandOptions& options) {
   const std::string text =
       options.json ? plan_json(run, trainer.plan()) : s.train.report.summary() + plan_text(run, trainer.plan());
   std::fputs(text.c_str(), stdout);
+  if (s.options.memory_limit > 0)
+    check_fits(trainer.plan(), trainer.plan().total(), s.options.memory_limit, "memory_limit");
   return 0;
 }
 

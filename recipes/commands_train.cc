@@ -175,6 +175,7 @@ int train_command(const Recipe& recipe, const CommandOptions& options) {
   const StopOnSignal signals;
   Progress progress(recipe, options, folder);
   progress.line(s.train.report.summary());
+  if (!recipe.test_datasets.empty()) progress.line("held-out: " + s.eval.report.summary());
   if (recipe.resume_from_checkpoint != "auto" && recipe.resume_from_checkpoint != "false")
     s.options.resume_from = recipe.resume_from_checkpoint;
 

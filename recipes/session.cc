@@ -59,6 +59,8 @@ TrainOptions train_options(const Recipe& r) {
   o.save_minutes = r.save_minutes;
   o.save_total_limit = r.save_total_limit;
   o.output_dir = r.output_dir;
+  o.memory_limit = static_cast<size_t>(r.memory_limit.value_or(0));
+  o.memory_reserve = static_cast<size_t>(r.memory_reserve);
   return o;
 }
 

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "../../kernels/error.h"
+
 namespace bantam {
 
 size_t MemoryPlan::total() const {
@@ -39,6 +41,29 @@ std::string size_text(size_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, u == 0 ? "%.0f %s" : v < 10 ? "%.2f %s" : "%.1f %s", v, kUnits[u]);
   return text;
+}
+
+void check_fits(const MemoryPlan& plan, size_t need, size_t limit, const std::string& what) {
+  if (need <= limit) return;
+  const auto largest = std::max_element(plan.lines.begin(), plan.lines.end(),
+                                        [](const MemoryLine& a, const MemoryLine& b) { return a.bytes < b.bytes; });
+  std::string hint =
+      "a smaller loss_chunk_bytes; a smaller micro_batch_size with more gradient_accumulation_steps; only then a "
+      "shorter max_seq_length";
+  if (plan.schedule != "true") hint = "turn gradient_checkpointing on (the results stay the same); then " + hint;
+  throw Error(ErrorCode::does_not_fit,
+              str("memory: the plan needs ", size_text(need), ", ", size_text(need - limit), " more than ", what, " ",
+                  size_text(limit), "; its largest line is ", largest->name, " with ", size_text(largest->bytes)),
+              hint);
+}
+
+size_t available_memory() {
+  std::ifstream in("/proc/meminfo");
+  for (std::string line; std::getline(in, line);) {
+    size_t kib = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %zu", &kib) == 1) return kib * 1024;
+  }
+  return 0;
 }
 
 ProcessMemory process_memory() {

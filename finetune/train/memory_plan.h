@@ -25,6 +25,13 @@ struct MemoryPlan {
 /// "1.24 GiB", "37.0 MiB", "512 B".
 std::string size_text(size_t bytes);
 
+/// Error(does_not_fit) when `need` is above `limit` bytes: by how much, the largest line, and what to change, in the
+/// order checkpointing, loss chunk, micro-batch, length. `what` names the limit ("memory_limit", "free memory").
+void check_fits(const MemoryPlan& plan, size_t need, size_t limit, const std::string& what);
+
+/// MemAvailable of /proc/meminfo; 0 where that is not there.
+size_t available_memory();
+
 struct ProcessMemory {
   size_t anonymous = 0;  ///< RssAnon
   size_t resident = 0;   ///< VmRSS

@@ -23,10 +23,12 @@ struct TrainOptions {
   double save_steps = 0;     ///< the same, for checkpoints
   double save_minutes = 15;  ///< and after this long since the last; 0: never
   int64_t save_total_limit = 2;
-  std::filesystem::path output_dir;   ///< empty: nothing is written
-  std::string base_model_name;        ///< for adapter_config.json
-  std::string run_key;                ///< what changes results; a checkpoint with another key is refused
-  bool resume = true;                 ///< go on from the newest checkpoint in output_dir, where there is one
+  std::filesystem::path output_dir;  ///< empty: nothing is written
+  std::string base_model_name;       ///< for adapter_config.json
+  std::string run_key;               ///< what changes results; a checkpoint with another key is refused
+  size_t memory_limit = 0;           ///< > 0: a plan whose total is above it is Error(does_not_fit) before step 1
+  size_t memory_reserve = 0;         ///< without a limit: the plan's anonymous part must leave this much of free memory
+  bool resume = true;                ///< go on from the newest checkpoint in output_dir, where there is one
   std::filesystem::path resume_from;  ///< go on from this checkpoint folder instead; empty: as `resume` says
 };
 

@@ -59,6 +59,8 @@ expect 3 "nowhere.jsonl" t --data "$work/nowhere.jsonl"
 expect 8 "output_dir" "$bantam" train "$work/recipe.yaml" --output-dir "$work/a_file/out"
 expect 2 "matches no linear module" t --lora-target-modules nonsense_proj
 expect 2 "device" t --device cuda
+expect 5 "more than memory_limit" t --memory-limit 1MiB
+expect 5 "more than memory_limit" "$bantam" plan "$work/recipe.yaml" --memory-limit 1MiB
 cp -r "$work/model" "$work/cut"
 head -c 20000 "$work/model/model.safetensors" > "$work/cut/model.safetensors"
 expect 4 "model.safetensors" t --base-model "$work/cut"

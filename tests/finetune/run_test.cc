@@ -204,6 +204,27 @@ TEST_CASE("the prediction of memory: nothing is allocated beyond it in the arena
   CHECK(t.plan().lines[1].bytes == static_cast<size_t>(a.size()) * 4);
 }
 
+TEST_CASE("a plan over memory_limit stops before step 1 and says what to change first") {
+  Setup s;
+  s.options.memory_limit = size_t{1} << 20;
+  s.options.trainer.checkpointing.mode = CheckpointMode::off;
+  AdapterSet a = s.adapters();
+  bool planned = false;
+  TrainHooks hooks;
+  hooks.on_plan = [&](const RunPlan&, const MemoryPlan&) { planned = true; };
+  try {
+    s.run(a, hooks);
+    FAIL("it ran");
+  } catch (const Error& e) {
+    CHECK(e.code() == ErrorCode::does_not_fit);
+    CHECK(std::string(e.what()).find("more than memory_limit 1.00 MiB") != std::string::npos);
+    CHECK(e.hint().starts_with("turn gradient_checkpointing on"));
+  }
+  CHECK_FALSE(planned);
+  s.options.memory_limit = size_t{1} << 34;
+  CHECK(s.run(a, hooks).finished);
+}
+
 TEST_CASE("generation: cache equals the whole sequence, greedy repeats, sampling follows its seed") {
   Setup s;
   AdapterSet a = random_adapters(s.c, {.r = 4});
