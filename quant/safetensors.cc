@@ -51,7 +51,9 @@ SafetensorsEntry parse_entry(const std::filesystem::path& path, const std::strin
     if (n == 0) empty = true;
     if (n != 0 && __builtin_mul_overflow(bytes, n, &bytes)) overflow = true;
   }
-  if (overflow) bad(path, str(who, ": the size of shape ", shape->dump(), " overflows"));
+  // Also where another dimension is 0: rows times columns are computed elsewhere, and rounded up to whole slabs.
+  if (overflow || bytes > static_cast<uint64_t>(INT64_MAX) / 128)
+    bad(path, str(who, ": the size of shape ", shape->dump(), " overflows"));
   if (empty) bytes = 0;
   if (offsets == v.end() || !offsets->is_array() || offsets->size() != 2)
     bad(path, str(who, ": data_offsets is missing or not a list of two numbers"));

@@ -149,6 +149,9 @@ TEST_CASE("every inconsistency of a header is refused with the tensor's name") {
   CHECK(contains(header_error(t(f32, "[4294967296,4294967296]", "[0,4]"), 4), "overflows"));
   CHECK(contains(header_error(t(f32, "[9223372036854775807,3]", "[0,4]"), 4), "overflows"));
   CHECK(contains(header_error(t(f32, "[18446744073709551615]", "[0,4]"), 4), "overflows"));
+  CHECK(contains(header_error(t(f32, "[0,4611686018427387904]", "[0,0]"), 0), "overflows"));
+  CHECK(contains(header_error(t("\"U8\"", "[4611686018427387904,0]", "[0,0]"), 0), "overflows"));
+  CHECK(header_error(t(f32, "[0,4000]", "[0,0]"), 0).empty());
   CHECK(contains(header_error(t(f32, "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4), "9 dimensions"));
   for (const std::string d : {"-1", "1.0", "\"1\"", "null", "1e0", "18446744073709551616", "true"}) {
     CAPTURE(d);
