@@ -229,7 +229,11 @@ int Program::dispatch(const std::vector<std::string>& args) {
   for (const std::string& name : kCommands) commands[name] = &add(name, options);
 
   std::map<std::string, RecipeArguments> recipes;
-  for (const char* name : {"train", "plan", "validate"}) recipes[name].add_to(*commands[name]);
+  for (const char* name : {"train", "plan", "validate"}) {
+    // Some hundred flags: only where they may be needed.
+    RecipeArguments& arguments = recipes[name];
+    if (std::count(args.begin(), args.end(), name) > 0) arguments.add_to(*commands[name]);
+  }
   for (const char* name : {"train", "plan"}) {
     commands[name]->add_flag("--resume", options.resume);
     commands[name]->add_flag("--overwrite", options.overwrite);
@@ -265,8 +269,7 @@ int Program::dispatch(const std::vector<std::string>& args) {
   commands["generate"]->add_flag("--raw", raw);
   Options schema(*commands["config-schema"]);
 
-  const bool takes_recipe = !args.empty() && recipes.count(args[0]) > 0;
-  std::vector<std::string> reversed = takes_recipe ? join_switch_values(args) : args;
+  std::vector<std::string> reversed = join_switch_values(args);
   std::reverse(reversed.begin(), reversed.end());  // CLI11 takes them from the back
   const auto parsed = [&]() -> CLI::App* {
     const auto list = app_.get_subcommands();
@@ -296,9 +299,13 @@ int Program::dispatch(const std::vector<std::string>& args) {
                 str(show(rest[0]), ": unknown command", near.empty() ? "" : str(", did you mean ", near, "?")),
                 "bantam --help");
   }
+  if (const auto before = app_.remaining(); !before.empty()) {
+    throw Error(ErrorCode::usage, str("found ", show(before[0]), " before the command"),
+                "flags stand after the command");
+  }
   const std::string name = command->get_name();
   if (name == "validate") return validate(*command, recipes[name], options, resolved, !no_files);
-  if (takes_recipe) return with_recipe(*command, recipes[name], options);
+  if (recipes.count(name) > 0) return with_recipe(*command, recipes[name], options);
   if (name == "init") return init(init_options, options);
   if (name == "config-schema") {
     schema.arguments();
@@ -320,7 +327,8 @@ int Program::dispatch(const std::vector<std::string>& args) {
     }
     if (no_double_quant->count()) o.double_quant = false;
     o.num_threads = quantize.whole("--num-threads", 1, "auto");
-    if (quantize_out.empty()) throw Error(ErrorCode::usage, "bantam quantize: missing -o DIR", "bantam quantize --help");
+    if (quantize_out.empty())
+      throw Error(ErrorCode::usage, "bantam quantize: missing -o DIR", "bantam quantize --help");
     return quantize_command(paths[0], quantize_out, o);
   }
   GenerateCommandOptions o;

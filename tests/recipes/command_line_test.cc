@@ -209,6 +209,7 @@ TEST_CASE("mistakes on the command line exit with 2 and name the nearest") {
       {{"generate", f.model, "--promt", "x"}, "did you mean --prompt?"},
       {{"quantize", f.model}, "missing -o DIR"},
       {{"quantize", f.model, "a", "-o", "b"}, "one argument too many"},
+      {{"--json", "train", f.recipe}, "found \"--json\" before the command"},
       {{"init", f.model}, "missing DATA"}};
   for (const auto& [args, part] : cases) {
     CAPTURE(part);
