@@ -126,7 +126,7 @@ void add_model(List& t) {
       {.name = "num_threads",
        .section = "model",
        .type = KeyType::integer,
-       .help = "CPU threads; auto: one per physical core. Results do not depend on it.",
+       .help = "CPU threads; auto: one per core that the process may use. Results do not depend on it.",
        .changes_results = kNoResult,
        .resume = Resume::free,
        .range = from_to(1, 4096),
