@@ -2,6 +2,7 @@
 #include "dropout.h"
 
 #include "backend.h"
+#include "hash.h"
 #include "op_check.h"
 
 namespace bantam {
@@ -21,12 +22,7 @@ void dropout(Context& ctx, const DropoutArgs& args) {
 
 uint64_t dropout_row_key(uint64_t seed, uint64_t epoch, uint64_t sample_id) {
   uint64_t key = 0;
-  for (const uint64_t part : {seed, epoch, sample_id}) {
-    key += part + 0x9e3779b97f4a7c15u;
-    key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
-    key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
-    key ^= key >> 31;
-  }
+  for (const uint64_t part : {seed, epoch, sample_id}) key = mix64(key + part);
   return key;
 }
 

@@ -5,22 +5,9 @@
 #include <cmath>
 
 #include "../kernels/error.h"
+#include "../kernels/hash.h"
 
 namespace bantam {
-
-namespace {
-uint64_t mix(uint64_t z) {  // SplitMix64
-  z += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-uint64_t hash(std::string_view s) {  // FNV-1a
-  uint64_t h = 0xcbf29ce484222325u;
-  for (const unsigned char c : s) h = (h ^ c) * 0x100000001b3u;
-  return h;
-}
-}  // namespace
 
 AdapterSet::AdapterSet(const LoraConfig& config, const std::vector<Module>& modules, uint64_t seed,
                        const std::vector<Extra>& extra)
@@ -41,11 +28,11 @@ AdapterSet::AdapterSet(const LoraConfig& config, const std::vector<Module>& modu
   exp_avg_sq_.assign(n, 0);
   for (const auto& a : adapters_) {
     const Parameter& p = parameters_[static_cast<size_t>(a.a)];
-    const uint64_t key = mix(seed ^ hash(p.name));
+    const uint64_t key = mix64(seed ^ fnv1a(p.name));
     const double bound = 1.0 / std::sqrt(static_cast<double>(p.cols));
     float* v = values_.data() + p.offset;
     for (int64_t i = 0; i < p.size(); ++i) {
-      const double u = static_cast<double>(mix(key + static_cast<uint64_t>(i)) >> 11) * 0x1.0p-53;  // [0, 1)
+      const double u = uniform53(mix64(key + static_cast<uint64_t>(i)));
       v[i] = static_cast<float>((2 * u - 1) * bound);
     }
   }

@@ -9,6 +9,7 @@
 
 #include "../kernels/error.h"
 #include "../quant/safetensors.h"
+#include "../quant/tensor_source.h"
 
 namespace bantam {
 
@@ -16,12 +17,6 @@ namespace {
 
 using Json = nlohmann::json;
 constexpr std::string_view kPrefix = "base_model.model.";
-
-std::string shape_text(const std::vector<int64_t>& s) {
-  std::string out = "[";
-  for (size_t i = 0; i < s.size(); ++i) out += (i ? ", " : "") + std::to_string(s[i]);
-  return out + "]";
-}
 
 std::vector<std::string> written_targets(const AdapterSet& adapters, const std::vector<std::string>& all_linears) {
   std::set<std::string> adapted, names;

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "../kernels/error.h"
+#include "../kernels/hash.h"
 
 namespace bantam {
 
@@ -79,8 +80,7 @@ std::string describe_wrong_file(std::span<const std::byte> bytes) {
 }
 
 uint64_t hash_bytes(std::span<const std::byte> bytes, uint64_t seed) {
-  for (const std::byte b : bytes) seed = (seed ^ static_cast<uint64_t>(b)) * 0x100000001b3ull;
-  return seed;
+  return fnv1a(bytes.data(), bytes.size(), seed);
 }
 
 }  // namespace bantam

@@ -11,6 +11,12 @@
 
 namespace bantam {
 
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + std::to_string(shape[i]);
+  return out + "]";
+}
+
 int64_t TensorSource::find(std::string_view name) const {
   const auto& list = tensors();
   const auto it = std::find_if(list.begin(), list.end(), [&](const SourceTensor& t) { return t.name == name; });

@@ -30,6 +30,9 @@ struct SourceTensor {
   }
 };
 
+/// "[576, 192]", for messages.
+std::string shape_text(const std::vector<int64_t>& shape);
+
 class TensorSource {
  public:
   virtual ~TensorSource() = default;

@@ -2,6 +2,7 @@
 #include "resolved.h"
 
 #include "../kernels/error.h"
+#include "../kernels/hash.h"
 
 namespace bantam {
 namespace {
@@ -50,17 +51,23 @@ std::string to_yaml(const Recipe& recipe, const std::string& comment) {
   return out;
 }
 
+namespace {
+template <class Wanted>
+std::string hash_of_keys(const Recipe& recipe, const Wanted& wanted) {
+  uint64_t hash = kFnvStart;
+  for (const KeySpec& key : key_table())
+    if (key.has_field() && key.changes_results && wanted(key))
+      hash = fnv1a(key.name + ": " + value_of(key, recipe) + "\n", hash);
+  return hex64(hash);
+}
+}  // namespace
+
 std::string recipe_fingerprint(const Recipe& recipe) {
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  const auto add = [&](const std::string& text) {
-    for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  };
-  for (const KeySpec& key : key_table()) {
-    if (key.has_field() && key.changes_results) add(key.name + ": " + value_of(key, recipe) + "\n");
-  }
-  std::string hex(16, '0');
-  for (size_t i = 0; i < 16; ++i) hex[15 - i] = "0123456789abcdef"[(hash >> (4 * i)) & 15];
-  return hex;
+  return hash_of_keys(recipe, [](const KeySpec&) { return true; });
+}
+
+std::string recipe_run_key(const Recipe& recipe) {
+  return hash_of_keys(recipe, [](const KeySpec& key) { return key.resume == Resume::never; });
 }
 
 std::vector<RecipeDifference> recipe_differences(const Recipe& before, const Recipe& after) {

@@ -15,6 +15,9 @@ std::string to_yaml(const Recipe& recipe, const std::string& comment = {});
 /// 16 hex digits over the keys that change results: equal recipes give equal runs.
 std::string recipe_fingerprint(const Recipe& recipe);
 
+/// The same over those that may not change when a run goes on: what a checkpoint must agree with, --resume or not.
+std::string recipe_run_key(const Recipe& recipe);
+
 struct RecipeDifference {
   std::string key;            ///< "training.learning_rate"
   std::string before, after;  ///< as YAML

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "../kernels/hash.h"
 #include "resolved.h"
 
 namespace bantam {
@@ -66,13 +67,11 @@ TrainOptions train_options(const Recipe& r) {
 
 // Identifies the tokenised data: a changed file under the same name is another run.
 uint64_t data_hash(const Dataset& d) {
-  uint64_t h = 0xcbf29ce484222325u;
-  const auto add = [&](uint64_t v) { h = (h ^ v) * 0x100000001b3u; };
+  uint64_t h = kFnvStart;
   for (const Sample& s : d.samples) {
-    add(s.id);
-    add(s.ids.size());
-    for (const int32_t i : s.ids) add(static_cast<uint64_t>(i));
-    for (const uint8_t t : s.trained) add(t);
+    h = fnv1a(&s.id, sizeof s.id, h);
+    h = fnv1a(s.ids.data(), s.ids.size() * sizeof s.ids[0], h);
+    h = fnv1a(s.trained.data(), s.trained.size(), h);
   }
   return h;
 }
@@ -163,9 +162,8 @@ Session open_session(const Recipe& r, const CommandOptions& options) {
     if (std::find(targets.begin(), targets.end(), m.path) != targets.end()) chosen.push_back(m);
   s.adapters.emplace(lora, chosen, static_cast<uint64_t>(r.seed));
 
-  char hash[17];
-  std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(data_hash(s.train)));
-  s.options.run_key = str("recipe ", recipe_fingerprint(r), ", data ", hash);
+  s.options.run_key = str("recipe ", recipe_run_key(r), ", data ", hex64(data_hash(s.train)));
+  s.options.resume_with_new_total = options.resume;
   s.options.base_model_name = !r.hf_base.empty() ? r.hf_base : !config.hf_base.empty() ? config.hf_base : r.base_model;
   return s;
 }

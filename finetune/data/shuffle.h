@@ -5,14 +5,9 @@
 #include <utility>
 #include <vector>
 
-namespace bantam {
+#include "../../kernels/hash.h"
 
-inline uint64_t mix64(uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
+namespace bantam {
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 class SplitMix64 {

@@ -59,19 +59,19 @@ struct ScratchSize {
 };
 
 struct OpKindInfo {
-  const char* name;
-  uint32_t backward_reads_in;   ///< bit i: backward reads input i (as far as it is present)
-  uint32_t backward_reads_out;  ///< bit j: backward reads output j
-  uint32_t grad_in;             ///< bit i: input i gets a gradient from this op
-  uint32_t grad_out;            ///< bit j: output j carries one
-  bool nearly_free;             ///< rebuilding costs about one pass over its values, no product
-  bool loss;                    ///< backward computes the outputs too; forward runs in evaluation only
-  int forward_in_place;         ///< output 0 may take the storage of this input; -1: none
-  uint32_t dgrad_over_input;    ///< bit i: the gradient of input i may take the storage of input i, once that is dead
-  int dgrad_over_dout;          ///< the gradient of this input may take the storage of output 0's gradient; -1: none
-  bool dout_passes_through;     ///< ... and is that gradient, unchanged (a residual): nothing is computed
-  void (*forward)(OpRun&);
-  void (*backward)(OpRun&);
+  const char* name = nullptr;
+  uint32_t backward_reads_in = 0;   ///< bit i: backward reads input i (as far as it is present)
+  uint32_t backward_reads_out = 0;  ///< bit j: backward reads output j
+  uint32_t grad_in = 0;             ///< bit i: input i gets a gradient from this op
+  uint32_t grad_out = 0;            ///< bit j: output j carries one
+  bool nearly_free = false;         ///< rebuilding costs about one pass over its values, no product
+  bool loss = false;                ///< backward computes the outputs too; forward runs in evaluation only
+  int forward_in_place = -1;        ///< output 0 may take the storage of this input; -1: none
+  uint32_t dgrad_over_input = 0;  ///< bit i: the gradient of input i may take the storage of input i, once that is dead
+  int dgrad_over_dout = -1;       ///< the gradient of this input may take the storage of output 0's gradient; -1: none
+  bool dout_passes_through = false;  ///< ... and is that gradient, unchanged (a residual): nothing is computed
+  void (*forward)(OpRun&) = nullptr;
+  void (*backward)(OpRun&) = nullptr;  ///< null: nothing below it is trained
 };
 
 const OpKindInfo& info(OpKind kind);

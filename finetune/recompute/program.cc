@@ -17,8 +17,12 @@ bool has_bit(uint32_t mask, size_t i) {
 
 class Compiler {
  public:
-  Compiler(const ModelGraph& model, const ProgramOptions& options)
-      : model_(model), options_(options), analysis_(analyse(model)) {
+  Compiler(const ModelGraph& model, const ProgramOptions& options, bool training)
+      : model_(model),
+        options_(options),
+        analysis_(analyse(model)),
+        ran_(model.stages.size(), false),
+        training_(training) {
     for (const LayerGraph& g : model.stages) {
       value_.emplace_back(g.values.size(), -1);
       grad_.emplace_back(g.values.size(), -1);
@@ -136,7 +140,8 @@ class Compiler {
   void forward(const Action& a) {
     const int s = a.stage;
     const LayerGraph& g = stage(s);
-    const bool again = done_.contains_or_add(s);
+    const bool again = ran_[idx(s)];
+    ran_[idx(s)] = true;
     keep_[idx(s)] = a.keep;
     if (g.input >= 0 && a.keep[idx(g.input)]) {
       const int b = value_[idx(s)][idx(g.input)];
@@ -264,7 +269,8 @@ class Compiler {
       for (const Buffer& b : program_.buffers)
         if (b.first <= t && t <= b.last) {
           sum += b.bytes;
-          (b.saved ? saved : b.row_bytes == 0 ? scratch : sum) += b.saved || b.row_bytes == 0 ? b.bytes : 0;
+          if (b.saved) saved += b.bytes;
+          if (b.row_bytes == 0) scratch += b.bytes;
         }
       if (sum == program_.live_peak) {
         program_.saved_at_peak = saved;
@@ -274,35 +280,23 @@ class Compiler {
     }
   }
 
-  struct StageSet {
-    std::vector<int> seen;
-    bool contains_or_add(int s) {
-      if (std::find(seen.begin(), seen.end(), s) != seen.end()) return true;
-      seen.push_back(s);
-      return false;
-    }
-  };
-
   const ModelGraph& model_;
   ProgramOptions options_;
   std::vector<StageAnalysis> analysis_;
   Program program_;
   std::vector<std::vector<int>> value_, grad_;  // [stage][value] -> buffer; -1: not there
   std::vector<SavedSet> keep_;
-  StageSet done_;
-
- public:
-  bool training_ = false;
+  std::vector<bool> ran_;  // forwards so far, by stage
+  const bool training_;    // the loss runs with its gradient
 };
 
 }  // namespace
 
 Program compile(const ModelGraph& model, const Schedule& schedule, const ProgramOptions& options) {
   if (options.max_tokens < 1) throw Error(ErrorCode::internal, str("program for ", options.max_tokens, " tokens"));
-  Compiler c(model, options);
-  c.training_ = std::any_of(schedule.actions.begin(), schedule.actions.end(),
-                            [](const Action& a) { return a.kind == Action::Kind::backward; });
-  return c.run(schedule);
+  const bool training = std::any_of(schedule.actions.begin(), schedule.actions.end(),
+                                    [](const Action& a) { return a.kind == Action::Kind::backward; });
+  return Compiler(model, options, training).run(schedule);
 }
 
 }  // namespace bantam

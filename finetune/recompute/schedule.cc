@@ -98,6 +98,23 @@ bool named(const std::vector<std::string>& save, const LayerGraph& g, const Stag
 }
 }  // namespace
 
+namespace {
+// Values that a nearly free op rebuilds from what backward keeps anyway, or from other such values. (Rope is nearly
+// free, but its input is the product of a linear that nobody keeps: its output is not cheap.)
+std::vector<bool> cheap_to_rebuild(const LayerGraph& g, const StageAnalysis& a) {
+  std::vector<bool> cheap(g.values.size(), false);
+  const auto at_hand = [&](int v) {
+    return v == g.input || cheap[static_cast<size_t>(v)] || a.read_by_backward[static_cast<size_t>(v)];
+  };
+  for (const Op& op : g.ops) {
+    if (!info(op.kind).nearly_free) continue;
+    const bool all = std::all_of(op.in.begin(), op.in.end(), [&](int v) { return v < 0 || at_hand(v); });
+    for (const int v : op.out) cheap[static_cast<size_t>(v)] = all;
+  }
+  return cheap;
+}
+}  // namespace
+
 Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& policy) {
   const auto analysis = analyse(model);
   Schedule s;
@@ -107,6 +124,7 @@ Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& poli
     const LayerGraph& g = model.stages[i];
     const StageAnalysis& a = analysis[i];
     SavedSet keep(g.values.size(), false);
+    const std::vector<bool> cheap = cheap_to_rebuild(g, a);
     for (size_t v = 0; v < keep.size(); ++v) {
       const bool by_name = policy.mode == CheckpointMode::selective && named(policy.save, g, a, v, used);
       if (!a.has_backward) continue;
@@ -116,10 +134,7 @@ Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& poli
         keep[v] = a.read_by_backward[v];
       } else if (policy.mode == CheckpointMode::selective) {
         // Rows of one number (rstd, lse) cost nothing to keep.
-        const bool costs_little =
-            info(g.ops[static_cast<size_t>(a.producer[v])].kind).nearly_free && g.values[v].width > 1;
-        const bool rope_output = g.ops[static_cast<size_t>(a.producer[v])].kind == OpKind::rope;
-        keep[v] = policy.save.empty() ? a.read_by_backward[v] && (!costs_little || rope_output) : by_name;
+        keep[v] = policy.save.empty() ? a.read_by_backward[v] && (!cheap[v] || g.values[v].width == 1) : by_name;
       }
     }
     s.actions.push_back({Action::Kind::forward, static_cast<int>(i), keep});

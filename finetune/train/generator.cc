@@ -6,18 +6,12 @@
 #include <numeric>
 
 #include "../../kernels/error.h"
+#include "../../kernels/hash.h"
 #include "../../kernels/product.h"
 
 namespace bantam {
 
 namespace {
-
-uint64_t mix(uint64_t z) {  // SplitMix64
-  z += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
 
 int32_t pick(std::span<const float> logits, const GenerateOptions& o, uint64_t draw) {
   const auto best = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
@@ -35,7 +29,7 @@ int32_t pick(std::span<const float> logits, const GenerateOptions& o, uint64_t d
   double kept = 0;
   size_t n = 0;
   while (n < p.size() && kept < o.top_p * sum) kept += p[n++];
-  double u = static_cast<double>(mix(o.seed ^ mix(draw)) >> 11) * 0x1.0p-53 * kept;
+  double u = uniform53(mix64(o.seed ^ mix64(draw))) * kept;
   for (size_t i = 0; i < n; ++i)
     if ((u -= p[i]) < 0) return order[i];
   return order[n - 1];

@@ -23,9 +23,7 @@ int64_t count_or_fraction(double v, int64_t total) {
                 : std::max<int64_t>(1, static_cast<int64_t>(std::ceil(v * static_cast<double>(total))));
 }
 
-/// Steps of each epoch of the run; the last may be cut short.
-std::vector<int64_t> steps_of_epochs(const Dataset& train, const TrainOptions& o, RunPlan& plan) {
-  std::vector<int64_t> steps;
+void plan_epochs(const Dataset& train, const TrainOptions& o, RunPlan& plan) {
   int64_t sum = 0;
   for (int64_t e = 0;; ++e) {
     if (o.max_steps > 0 ? sum >= o.max_steps : static_cast<double>(e) >= o.num_epochs) break;
@@ -40,11 +38,10 @@ std::vector<int64_t> steps_of_epochs(const Dataset& train, const TrainOptions& o
     if (o.max_steps > 0) n = std::min(n, o.max_steps - sum);
     if (const double left = o.num_epochs - static_cast<double>(e); o.max_steps <= 0 && left < 1)
       n = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(left * static_cast<double>(n))));
-    steps.push_back(n);
+    plan.epoch_steps.push_back(n);
     sum += n;
   }
   plan.total_steps = sum;
-  return steps;
 }
 
 class Run {
@@ -53,7 +50,6 @@ class Run {
       const TrainOptions& options, const TrainHooks& hooks, std::stop_token stop)
       : adapters_(adapters), train_(train), eval_(eval), o_(options), hooks_(hooks), stop_(std::move(stop)) {
     plan_ = plan_run(train, eval, options);
-    steps_ = steps_of_epochs(train, options, plan_scratch_);
     o_.lr.warmup_steps = options.warmup <= 0 ? 0 : count_or_fraction(options.warmup, plan_.total_steps);
     for (const auto& m : linear_modules(model->config)) linears_.push_back(m.path);
     trainer_.emplace(ctx, std::move(model), adapters, options.trainer, plan_.max_tokens);
@@ -70,9 +66,9 @@ class Run {
     last_save_ = Clock::now();
     if (state_.step == 0) evaluate();
     bool go_on = true;
-    for (; go_on && state_.epoch < static_cast<int64_t>(steps_.size()); next_epoch()) {
+    for (; go_on && state_.epoch < static_cast<int64_t>(plan_.epoch_steps.size()); next_epoch()) {
       const EpochPlan plan = plan_epoch(train_.samples, o_.batches, state_.epoch);
-      const int64_t n = steps_[static_cast<size_t>(state_.epoch)];
+      const int64_t n = plan_.epoch_steps[static_cast<size_t>(state_.epoch)];
       while (go_on && state_.step_in_epoch < n) {
         if (!step(plan)) {
           go_on = false;
@@ -115,7 +111,7 @@ class Run {
     if (found->run_key != o_.run_key)
       throw Error(ErrorCode::usage, str(from, ": holds a checkpoint of another run (step ", found->step, ")"),
                   "name another output_dir, or start afresh with --overwrite");
-    if (found->total_steps != plan_.total_steps)
+    if (found->total_steps != plan_.total_steps && !o_.resume_with_new_total)
       throw Error(
           ErrorCode::usage,
           str(from, ": the checkpoint is of a run of ", found->total_steps, " steps, this one has ", plan_.total_steps),
@@ -125,8 +121,9 @@ class Run {
                ": numbers will differ in the last digits"));
     state_ = *found;
     state_.machine_key = machine_key_;
-    if (state_.epoch < static_cast<int64_t>(steps_.size()) &&
-        state_.step_in_epoch >= steps_[static_cast<size_t>(state_.epoch)])
+    state_.total_steps = plan_.total_steps;
+    if (state_.epoch < static_cast<int64_t>(plan_.epoch_steps.size()) &&
+        state_.step_in_epoch >= plan_.epoch_steps[static_cast<size_t>(state_.epoch)])
       next_epoch();
     if (hooks_.on_resume) hooks_.on_resume(state_);
   }
@@ -265,8 +262,7 @@ class Run {
   TrainOptions o_;
   const TrainHooks& hooks_;
   std::stop_token stop_;
-  RunPlan plan_, plan_scratch_;
-  std::vector<int64_t> steps_;
+  RunPlan plan_;
   std::vector<std::string> linears_;
   std::optional<Trainer> trainer_;
   std::string machine_key_;
@@ -281,7 +277,7 @@ class Run {
 
 RunPlan plan_run(const Dataset& train, const Dataset* eval, const TrainOptions& o) {
   RunPlan p;
-  steps_of_epochs(train, o, p);
+  plan_epochs(train, o, p);
   p.rows = static_cast<int64_t>(train.samples.size());
   p.rows_per_step = static_cast<double>(p.rows) / static_cast<double>(p.steps_per_epoch);
   for (const auto& s : train.samples) p.tokens_per_epoch += static_cast<int64_t>(s.ids.size());

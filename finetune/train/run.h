@@ -29,6 +29,8 @@ struct TrainOptions {
   size_t memory_limit = 0;           ///< > 0: a plan whose total is above it is Error(does_not_fit) before step 1
   size_t memory_reserve = 0;         ///< without a limit: the plan's anonymous part must leave this much of free memory
   bool resume = true;                ///< go on from the newest checkpoint in output_dir, where there is one
+  bool resume_with_new_total =
+      false;  ///< go on although the number of steps in all is another: the LR follows the new one
   std::filesystem::path resume_from;  ///< go on from this checkpoint folder instead; empty: as `resume` says
 };
 
@@ -38,6 +40,7 @@ struct RunPlan {
   double rows_per_step = 0;
   int64_t max_tokens = 0;  ///< of the longest micro-batch, evaluation included
   int64_t tokens_per_epoch = 0;
+  std::vector<int64_t> epoch_steps;  ///< of each epoch of the run; the last may be cut short
 };
 RunPlan plan_run(const Dataset& train, const Dataset* eval, const TrainOptions& options);
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../../kernels/error.h"
+#include "../../kernels/hash.h"
 #include "../../lora/peft_files.h"
 #include "../../quant/safetensors.h"
 
@@ -25,21 +26,18 @@ constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr std::string_view kName = "checkpoint-";
 constexpr std::string_view kUnfinished = ".unfinished-checkpoint-";
 
-std::string hash_file(const fs::path& path, uint64_t* size) {  // FNV-1a: against damage, not against forgery
+std::string hash_file(const fs::path& path, uint64_t* size) {  // against damage, not against forgery
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ErrorCode::model, str(path.string(), ": cannot be read"));
-  uint64_t h = 0xcbf29ce484222325u, n = 0;
+  uint64_t h = kFnvStart, n = 0;
   std::vector<char> buffer(size_t{1} << 16);
   while (in) {
     in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    for (std::streamsize i = 0; i < in.gcount(); ++i)
-      h = (h ^ static_cast<unsigned char>(buffer[static_cast<size_t>(i)])) * 0x100000001b3u;
+    h = fnv1a(buffer.data(), static_cast<size_t>(in.gcount()), h);
     n += static_cast<uint64_t>(in.gcount());
   }
   *size = n;
-  char text[17];
-  std::snprintf(text, sizeof text, "%016lx", static_cast<unsigned long>(h));
-  return text;
+  return hex64(h);
 }
 
 void sync_folder(const fs::path& folder) {

@@ -78,6 +78,11 @@ got=0; wait "$pid" || got=$?
 [ "$got" -eq 130 ] || fail "exit $got after SIGINT"
 ls -d "$work"/stop/checkpoint-* > /dev/null || fail "no checkpoint after SIGINT"
 expect 2 "holds an unfinished run of another recipe" "$bantam" train "$work/recipe.yaml" --output-dir "$work/stop" --num-epochs 40 --save-steps 1000 --learning-rate 1e-3
+cp -r "$work/stop" "$work/stop2"
+again() { "$bantam" train "$work/recipe.yaml" --output-dir "$work/stop2" --save-steps 1000 --learning-rate 1e-3 --num-epochs 12 "$@"; }
+expect 2 "learning_rate" again
+expect 0 "going on from step" again --resume
+expect 2 "lora_r" "$bantam" train "$work/recipe.yaml" --output-dir "$work/stop" --num-epochs 40 --save-steps 1000 --lora-r 8 --resume
 expect 0 "going on from step" t2
 expect 0 "" "$bantam" train "$work/recipe.yaml" --output-dir "$work/unbroken" --num-epochs 40 --save-steps 1000
 cmp "$work/stop/adapter_model.safetensors" "$work/unbroken/adapter_model.safetensors" || fail "stopped and resumed differs from unbroken"

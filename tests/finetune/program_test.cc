@@ -129,6 +129,21 @@ TEST_CASE("nothing runs below the first adapter, and the first layer has no dx")
   }
 }
 
+TEST_CASE("selective keeps what a product made and what rope made of it, and rebuilds norms and gates") {
+  const ModelConfig c = tiny_config();
+  const AdapterSet adapters({.r = 4, .lora_dropout = 0.1}, linear_modules(c), 1);
+  const ModelGraph g = build_model_graph(c, DType::bf16, &adapters);
+  const Schedule s = training_schedule(g, {CheckpointMode::selective, {}});
+  const LayerGraph& layer = g.stages[2];  // the first layer gives no dx, so its first norm has no backward
+  std::vector<std::string> kept;
+  for (size_t v = 0; v < layer.values.size(); ++v)
+    if (s.actions[2].keep[v] && !layer.values[v].name.ends_with(".lora")) kept.push_back(layer.values[v].name);
+  CHECK(kept == std::vector<std::string>{"hidden", "input_layernorm.rstd", "self_attn.q_proj.rope",
+                                         "self_attn.k_proj.rope", "self_attn.v_proj", "attention", "attention.lse",
+                                         "self_attn.o_proj", "post_attention_layernorm.rstd", "mlp.gate_proj",
+                                         "mlp.up_proj"});
+}
+
 TEST_CASE("an unknown name to save is an error that lists the names") {
   const ModelConfig c = tiny_config();
   const AdapterSet adapters({.r = 4}, linear_modules(c), 1);

@@ -5,28 +5,18 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "finetune/train/generator.h"
 #include "model_testing.h"
+#include "temp_dir.h"
 
 using namespace bantam;
 using namespace bantam::testing;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "bantam-run-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()));
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-};
 
 struct Setup {
   ModelConfig c = tiny_config();
@@ -72,8 +62,8 @@ TEST_CASE("learning rate: warm-up and the three shapes, at every edge") {
 
 TEST_CASE("a run learns, evaluates at step 0 and at the end, and keeps the newest checkpoints") {
   Setup s;
-  const Folder f;
-  s.options.output_dir = f.path;
+  const TempDir f;
+  s.options.output_dir = f.path();
   AdapterSet a = s.adapters();
   int evals = 0;
   int64_t first_eval = -1, last_eval = -1, steps = 0;
@@ -90,10 +80,10 @@ TEST_CASE("a run learns, evaluates at step 0 and at the end, and keeps the newes
   CHECK(evals == 6);  // step 0 and the end of each of five epochs
   CHECK(steps == r.state.total_steps);
   CHECK(r.last_eval_loss < 0.8 * r.first_eval_loss);
-  const auto kept = list_checkpoints(f.path);
+  const auto kept = list_checkpoints(f.path());
   CHECK(kept.size() == 3);
   CHECK(kept.back() == r.state.total_steps);
-  CHECK(fs::exists(f.path / "adapter_model.safetensors"));
+  CHECK(fs::exists(f.path() / "adapter_model.safetensors"));
 }
 
 TEST_CASE("stopped at any step and resumed gives the bits of the unbroken run") {
@@ -103,8 +93,8 @@ TEST_CASE("stopped at any step and resumed gives the bits of the unbroken run") 
   const int64_t total = s.run(unbroken).state.total_steps;
   REQUIRE(total > 11);
   for (const int64_t at : {int64_t{1}, int64_t{10}, total - 1}) {
-    const Folder f;
-    s.options.output_dir = f.path;
+    const TempDir f;
+    s.options.output_dir = f.path();
     AdapterSet a = s.adapters();
     TrainHooks hooks;
     hooks.on_step = [&](const StepEvent& e) { return e.step != at; };
@@ -123,8 +113,8 @@ TEST_CASE("stopped at any step and resumed gives the bits of the unbroken run") 
 
 TEST_CASE("a stop request gives up the unfinished step and saves the last whole one") {
   Setup s;
-  const Folder f;
-  s.options.output_dir = f.path;
+  const TempDir f;
+  s.options.output_dir = f.path();
   s.options.save_steps = 1000;
   AdapterSet a = s.adapters();
   std::stop_source source;
@@ -135,40 +125,40 @@ TEST_CASE("a stop request gives up the unfinished step and saves the last whole 
   };
   const TrainReport r = s.run(a, hooks, source.get_token());
   CHECK_FALSE(r.finished);
-  CHECK(list_checkpoints(f.path) == std::vector<int64_t>{4});
+  CHECK(list_checkpoints(f.path()) == std::vector<int64_t>{4});
 }
 
 TEST_CASE("a damaged newest checkpoint is named and the one before it is used; only damaged ones are an error") {
   Setup s;
-  const Folder f;
-  s.options.output_dir = f.path;
+  const TempDir f;
+  s.options.output_dir = f.path();
   s.options.max_steps = 4;
   AdapterSet a = s.adapters();
   s.run(a);
-  REQUIRE(list_checkpoints(f.path) == std::vector<int64_t>{2, 3, 4});
+  REQUIRE(list_checkpoints(f.path()) == std::vector<int64_t>{2, 3, 4});
   {  // one byte of the moments
-    std::fstream file(f.path / "checkpoint-4" / "optimizer.safetensors",
+    std::fstream file(f.path() / "checkpoint-4" / "optimizer.safetensors",
                       std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-3, std::ios::end);
     file.put('\x55');
   }
   std::vector<std::string> warnings;
   AdapterSet b = s.adapters();
-  const auto state = load_newest_checkpoint(f.path, b, [&](const std::string& m) { warnings.push_back(m); });
+  const auto state = load_newest_checkpoint(f.path(), b, [&](const std::string& m) { warnings.push_back(m); });
   REQUIRE(state);
   CHECK(state->step == 3);
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0].find("checkpoint-4") != std::string::npos);
   CHECK(warnings[0].find("optimizer.safetensors") != std::string::npos);
-  fs::remove(f.path / "checkpoint-3" / "manifest.json");
-  fs::resize_file(f.path / "checkpoint-2" / "adapter_model.safetensors", 10);
-  CHECK_THROWS_AS(load_newest_checkpoint(f.path, b, [](const std::string&) {}), Error);
+  fs::remove(f.path() / "checkpoint-3" / "manifest.json");
+  fs::resize_file(f.path() / "checkpoint-2" / "adapter_model.safetensors", 10);
+  CHECK_THROWS_AS(load_newest_checkpoint(f.path(), b, [](const std::string&) {}), Error);
 }
 
 TEST_CASE("a checkpoint of another run, or of another length, is refused") {
   Setup s;
-  const Folder f;
-  s.options.output_dir = f.path;
+  const TempDir f;
+  s.options.output_dir = f.path();
   s.options.max_steps = 2;
   AdapterSet a = s.adapters();
   s.run(a);

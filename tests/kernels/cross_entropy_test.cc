@@ -21,7 +21,7 @@ namespace {
 
 // Losses are f32 numbers of size ~log V: 1e-6 relative, plus the rounding of the logits, chains of C products of size
 // up to 0.5 (2^-24 * sqrt(C) * a few). Gradients of a row, in the 2-norm: the rounding of V probabilities and of sums
-// over V in slices. Where the tier multiplies in bf16, each operand is rounded to 2^-9.
+// over V in slices. Where the tier multiplies in bf16, each operand is rounded by 2^-8.
 constexpr double kLoss = 1e-6, kGradient = 4e-6, kBf16Loss = 1.0 / 200, kBf16Gradient = 1.0 / 50;
 
 struct Free {

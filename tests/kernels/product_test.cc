@@ -10,6 +10,7 @@
 #include <string>
 
 #include "kernels/product_cases.h"
+#include "kernels/tolerance.h"
 
 using namespace bantam;
 using namespace bantam::test;
@@ -35,11 +36,11 @@ Context& context(Isa isa, int threads = 2) {
 }
 
 // Each of the k + few additions and products rounds by at most 2^-24 of the sum of magnitudes; a tier with bf16
-// products also rounds f32 operands by 2^-9 each. A bf16 result rounds once more.
+// products also rounds f32 operands by 2^-8 each. A bf16 result rounds once more.
 double bound(const Reference& r, int64_t k, bool bf16_operands, bool bf16_result) {
   const double eps = std::ldexp(1.0, -24);
   double b = r.magnitude * static_cast<double>(k + 8) * eps;
-  if (bf16_operands) b += r.magnitude * (2.0 * std::ldexp(1.0, -9) + std::ldexp(1.0, -18));
+  if (bf16_operands) b += r.magnitude * (2.0 * tolerance::kBf16 + tolerance::kBf16 * tolerance::kBf16);
   if (bf16_result) b += (std::fabs(r.sum) + b) * std::ldexp(1.0, -8);
   return b + 1e-30;
 }

@@ -10,6 +10,7 @@
 
 #include "kernels/product_cases.h"
 #include "kernels/product_tile.h"
+#include "kernels/tolerance.h"
 
 namespace bantam::test {
 
@@ -111,7 +112,7 @@ inline void check_products(const TileEngine& e, bool bf16_products, int rounds) 
         Reference r;
         r.add(t, i, j, math);
         double bound = r.magnitude * static_cast<double>(k + 4) * std::ldexp(1.0, -24) + 1e-30;
-        if (bf16_products && math == Math::bf16) bound += r.magnitude * std::ldexp(1.01, -8);
+        if (bf16_products && math == Math::bf16) bound += r.magnitude * 2.01 * tolerance::kBf16;
         worst = std::max(worst, std::fabs(static_cast<double>(c[static_cast<size_t>(i * n + j)]) - r.sum) / bound);
       }
     CAPTURE(m);

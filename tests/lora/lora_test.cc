@@ -2,15 +2,16 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 
 #include "lora/peft_files.h"
 #include "quant/safetensors.h"
+#include "temp_dir.h"
 
 using namespace bantam;
+using bantam::testing::TempDir;
 namespace fs = std::filesystem;
 
 namespace {
@@ -24,16 +25,6 @@ std::vector<std::string> paths() {
   for (const auto& m : kModules) p.push_back(m.path);
   return p;
 }
-
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "bantam-lora-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()));
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-};
 
 AdapterSet trained(const LoraConfig& c = {.r = 2, .lora_alpha = 3}) {
   AdapterSet a(c, kModules, 1);
@@ -92,18 +83,18 @@ TEST_CASE("initialisation: A bounded by 1 / sqrt(in) and alive, B zero, each a f
 }
 
 TEST_CASE("PEFT folder: round trip, names, config") {
-  const Folder f;
+  const TempDir f;
   const AdapterSet a = trained();
-  save_adapter(f.path, a, paths(), {"org/base"});
-  const AdapterSet b = load_adapter(f.path, kModules);
+  save_adapter(f.path(), a, paths(), {"org/base"});
+  const AdapterSet b = load_adapter(f.path(), kModules);
   CHECK(b.config().r == 2);
   CHECK(b.config().lora_alpha == 3);
   CHECK(std::equal(a.values().begin(), a.values().end(), b.values().begin(), b.values().end()));
-  const auto file = SafetensorsFile::open(f.path / "adapter_model.safetensors");
+  const auto file = SafetensorsFile::open(f.path() / "adapter_model.safetensors");
   const auto* e = file->find("base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight");
   REQUIRE(e);
   CHECK(e->shape == std::vector<int64_t>{4, 2});
-  std::ifstream in(f.path / "adapter_config.json");
+  std::ifstream in(f.path() / "adapter_config.json");
   const std::string config{std::istreambuf_iterator<char>(in), {}};
   for (const char* part : {"\"peft_type\": \"LORA\"", "\"r\": 2", "\"lora_alpha\": 3,", "\"q_proj\"", "\"up_proj\"",
                            "org/base", "\"task_type\": \"CAUSAL_LM\""})
@@ -111,28 +102,28 @@ TEST_CASE("PEFT folder: round trip, names, config") {
 }
 
 TEST_CASE("PEFT folder: what does not fit is an error") {
-  const Folder f;
-  save_adapter(f.path, trained(), paths(), {});
+  const TempDir f;
+  save_adapter(f.path(), trained(), paths(), {});
   const std::vector<AdapterSet::Module> fewer(kModules.begin(), kModules.begin() + 2);
-  CHECK(message([&] { load_adapter(f.path, fewer); }).find("4 tensors fit no linear module of this base") !=
+  CHECK(message([&] { load_adapter(f.path(), fewer); }).find("4 tensors fit no linear module of this base") !=
         std::string::npos);
   auto wider = kModules;
   wider[1].out = 11;
-  CHECK(message([&] { load_adapter(f.path, wider); }).find("found shape [10, 2], expected [11, 2]") !=
+  CHECK(message([&] { load_adapter(f.path(), wider); }).find("found shape [10, 2], expected [11, 2]") !=
         std::string::npos);
-  CHECK(message([&] { load_adapter(f.path / "nothing", kModules); }).find("adapter_config.json: cannot be opened") !=
+  CHECK(message([&] { load_adapter(f.path() / "nothing", kModules); }).find("adapter_config.json: cannot be opened") !=
         std::string::npos);
-  save_adapter(f.path, AdapterSet({.r = 2}, kModules, 1), paths(), {});
-  CHECK(message([&] { load_adapter(f.path, kModules); }).find("every lora_B is zero") != std::string::npos);
+  save_adapter(f.path(), AdapterSet({.r = 2}, kModules, 1), paths(), {});
+  CHECK(message([&] { load_adapter(f.path(), kModules); }).find("every lora_B is zero") != std::string::npos);
   const auto config_with = [&](const std::string& extra) {
-    std::ofstream(f.path / "adapter_config.json")
+    std::ofstream(f.path() / "adapter_config.json")
         << "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, " << extra << "}";
   };
   config_with("\"use_dora\": true");
-  CHECK(message([&] { load_adapter(f.path, kModules, true); }).find("use_dora: found true, expected false") !=
+  CHECK(message([&] { load_adapter(f.path(), kModules, true); }).find("use_dora: found true, expected false") !=
         std::string::npos);
   config_with("\"rank_pattern\": {\"q_proj\": 4}");
-  CHECK(message([&] { load_adapter(f.path, kModules, true); }).find("rank_pattern") != std::string::npos);
+  CHECK(message([&] { load_adapter(f.path(), kModules, true); }).find("rank_pattern") != std::string::npos);
   config_with("\"bias\": \"none\"");
-  CHECK(load_adapter(f.path, kModules, true).size() > 0);
+  CHECK(load_adapter(f.path(), kModules, true).size() > 0);
 }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers of the tests in this folder: temporary folders, reproducible values, and hand-made container files.
+// Helpers of the tests in this folder: reproducible values, and hand-made container files.
 #pragma once
-#include <unistd.h>
-
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -13,37 +10,9 @@
 #include <vector>
 
 #include "kernels/error.h"
+#include "temp_dir.h"
 
 namespace bantam::testing {
-
-class TempDir {
- public:
-  TempDir() {
-    static std::atomic<int> counter{0};
-    path_ = std::filesystem::temp_directory_path() / str("bantam-quant-", ::getpid(), "-", counter++);
-    std::filesystem::create_directories(path_);
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline void write_file(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc)
-      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
-inline std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 /// The same floats as reference_values() in golden/make_nf4_golden.py.
 inline std::vector<float> reference_values(int64_t n, uint32_t seed, float scale) {
