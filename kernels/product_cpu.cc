@@ -15,7 +15,7 @@ constexpr int64_t kMaxRows = 1024;  // rows of f32 sums held while the slices pa
 
 /// Bytes of packed b: what stays in L2 (512 KiB on AVX2 machines, 1 MiB and more with AVX-512) beside rows of a and c.
 size_t packed_b(const TileEngine& e) {
-  return size_t{e.nr >= 64 ? 512u : 336u} << 10;
+  return size_t{e.nr >= 64 ? 704u : 336u} << 10;
 }
 
 /// Columns and rows of one task; tasks are numbered rows first within a column group.
@@ -31,11 +31,11 @@ int64_t reduction_of(const ProductTerm& t) {
   return t.layout == BLayout::nt ? t.b.cols : t.b.rows;
 }
 
-int64_t longest_slice(const ProductArgs& p) {
+int64_t longest_slice(const TileEngine& e, const ProductArgs& p) {
   int64_t kc = 8;
   for (int t = 0; t < p.num_terms; ++t) {
     const int64_t k = reduction_of(p.terms[t]);
-    kc = std::max(kc, std::min(k, reduction_slice(k)));
+    kc = std::max(kc, std::min(k, reduction_slice(e, p.math, k)));
   }
   return kc;
 }
@@ -79,7 +79,7 @@ void run_task(const TileEngine& e, const ProductArgs& p, int64_t kc_max, int64_t
   int64_t passes = 0;
   for (int t = 0; t < p.num_terms; ++t) {
     const int64_t k = reduction_of(p.terms[t]);
-    passes += ceil_div(k, reduction_slice(k));
+    passes += ceil_div(k, reduction_slice(e, p.math, k));
   }
   const size_t c_size = size_of(p.c.dtype);
   TileFinish end;
@@ -109,7 +109,7 @@ void run_task(const TileEngine& e, const ProductArgs& p, int64_t kc_max, int64_t
     int64_t pass = 0;
     for (int t = 0; t < p.num_terms; ++t) {
       const ProductTerm& term = p.terms[t];
-      const int64_t k = reduction_of(term), slice = reduction_slice(k);
+      const int64_t k = reduction_of(term), slice = reduction_slice(e, p.math, k);
       for (int64_t k0 = 0; k0 < k; k0 += slice, ++pass) {
         const int64_t kc = std::min(slice, k - k0);
         const bool last = pass + 1 == passes;
@@ -131,7 +131,7 @@ void run_task(const TileEngine& e, const ProductArgs& p, int64_t kc_max, int64_t
 
 void product(Context& ctx, const ProductArgs& args) {
   const TileEngine& e = tile_engine(ctx.isa());
-  const int64_t m = args.c.rows, n = args.c.cols, kc = longest_slice(args);
+  const int64_t m = args.c.rows, n = args.c.cols, kc = longest_slice(e, args);
   // Waking threads costs more than a very small product.
   const bool small = m * n <= 16384 && m * n * kc <= 65536;
   const Cut c = cut(e, args.math, m, n, kc, small ? 1 : ctx.num_threads());

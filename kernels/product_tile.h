@@ -26,6 +26,7 @@ struct TileFinish {
 struct TileEngine {
   const char* name;
   int mr, nr;  ///< micro-tile rows and columns; panels are nr columns wide
+  bool pairs;  ///< Math::bf16 takes two k a step, so that a packed k is half as large
 
   /// Bytes of packed b for nc columns and kc steps, and of packed a for m rows. 64-byte multiples.
   size_t (*b_bytes)(Math, int64_t nc, int64_t kc);
@@ -47,7 +48,7 @@ struct TileEngine {
 /// The engine of a tier; Error(device) when it was not built in.
 const TileEngine& tile_engine(Isa isa);
 
-/// Length of a slice of the reduction for total length k: depends on k only.
-int64_t reduction_slice(int64_t k);
+/// Length of a slice of the reduction for total length k: depends on k and the tier's arithmetic only.
+int64_t reduction_slice(const TileEngine& e, Math math, int64_t k);
 
 }  // namespace bantam

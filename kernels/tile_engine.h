@@ -82,6 +82,12 @@ void decode_nf4(const WeightView& w, int64_t i, int64_t n, bool round, float* ou
   }
 }
 
+inline void prefetch(const Rows& w, int64_t r, int64_t k0, int64_t n) {
+  const int64_t bits = w.format == WeightFormat::nf4 ? 4 : w.format == WeightFormat::bf16 ? 16 : 32;
+  const char* from = static_cast<const char*>(w.data) + (r * w.stride + k0) * bits / 8;
+  for (int64_t j = 0; j < n * bits / 8; j += 64) __builtin_prefetch(from + j);
+}
+
 template <class S>
 void decode(const Rows& w, int64_t r, int64_t k0, int64_t n, bool round, float* out) {
   int64_t j = 0;
@@ -156,7 +162,14 @@ struct Tile {
         const float* source = in_place ? f32_at(w, c0 + c, k0 + k) : buffer[0];
         const int64_t stride = in_place ? w.stride : kChunk;
         if (!in_place)
-          for (int64_t i = 0; i < valid; ++i) stage(w, c0 + c + i, k0 + k, n, round, buffer[i]);
+          for (int64_t i = 0; i < valid; ++i) {
+            // What comes next at this place: rows are far apart, so the hardware does not foresee it.
+            if (k + n < kc)
+              prefetch(w, c0 + c + i, k0 + k + n, kChunk * kPerStep);
+            else if (c + kCols + i < nc)
+              prefetch(w, c0 + c + kCols + i, k0, kChunk * kPerStep);
+            stage(w, c0 + c + i, k0 + k, n, round, buffer[i]);
+          }
         for (int64_t s = 0; s < n_steps; s += kLanes) {
           float* to = out + (k / kPerStep + s) * kCols;
           for (int64_t g = 0; g < kCols; g += kLanes) {
@@ -456,7 +469,7 @@ struct Engine {
                     c);
   }
   static constexpr TileEngine table(const char* name) {
-    return {name, T::kRows, T::kCols, b_bytes, a_bytes, pack_b, pack_a, multiply, decode_row, finish};
+    return {name, T::kRows, T::kCols, T16::kPerStep == 2, b_bytes, a_bytes, pack_b, pack_a, multiply, decode_row, finish};
   }
 };
 

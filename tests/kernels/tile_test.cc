@@ -30,15 +30,17 @@ TEST_CASE("the epilogue rounds each operation once") {
   for_each_tier([](Isa, const TileEngine& e) { check_finish(e); });
 }
 
-TEST_CASE("slices cover the reduction, are short, and depend on its length only") {
-  for (int64_t k = 1; k < 5000; ++k) {
-    const int64_t s = reduction_slice(k);
-    REQUIRE(s % 8 == 0);
-    REQUIRE(s <= 512);
-    REQUIRE(s == reduction_slice(k));
-    // Even slices: the last is short by the rounding to 8 only.
-    const int64_t n = (k + s - 1) / s;
-    REQUIRE(n == (k + 511) / 512);
-    REQUIRE(k > (n - 1) * s);
-  }
+TEST_CASE("slices cover the reduction, are short, and depend on its length and the arithmetic only") {
+  for_each_tier([](Isa, const TileEngine& e) {
+    for (const Math math : {Math::f32, Math::bf16})
+      for (int64_t k = 1; k < 5000; ++k) {
+        const int64_t longest = math == Math::bf16 && e.pairs ? 1024 : 512, s = reduction_slice(e, math, k);
+        REQUIRE(s % 8 == 0);
+        REQUIRE(s <= longest);
+        // Even slices: the last is short by the rounding to 8 only.
+        const int64_t n = (k + s - 1) / s;
+        REQUIRE(n == (k + longest - 1) / longest);
+        REQUIRE(k > (n - 1) * s);
+      }
+  });
 }
