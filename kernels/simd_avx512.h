@@ -124,6 +124,27 @@ struct Avx512Simd {
 /// A step is two k: bf16 pairs in 32 bits, the first k in the low half.
 struct Avx512Bf16Simd : Avx512Simd {
   static constexpr bool kPairs = true;
+  static constexpr int kLookup16 = 32;
+  struct Table16 {
+    __m512i values;  // 16 bf16, twice: the permutation reads five bits of an index, so the fifth does not matter
+  };
+  static Table16 table16(float absmax) {
+    const __m512i v = bf16_of(mul(load(kNf4Code), set1(absmax)));
+    return {_mm512_broadcast_i64x4(_mm512_cvtepi32_epi16(v))};
+  }
+  /// 32 bf16 of 16 code bytes.
+  static void lookup16(const Table16& t, const uint8_t* codes, uint16_t* out) {
+    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+    const __m512i index = _mm512_or_si512(_mm512_srli_epi32(bytes, 4), _mm512_slli_epi32(bytes, 16));
+    _mm512_storeu_si512(out, _mm512_permutexvar_epi16(index, t.values));
+  }
+  /// 16 steps of two rows of bf16.
+  static F pair16(const uint16_t* first, const uint16_t* second) {
+    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first));
+    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(second));
+    return _mm512_castsi512_ps(
+        _mm512_or_si512(_mm512_cvtepu16_epi32(a), _mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16)));
+  }
   static F pair(F first, F second) {
     return _mm512_castsi512_ps(_mm512_or_si512(bf16_of(first), _mm512_slli_epi32(bf16_of(second), 16)));
   }

@@ -102,6 +102,47 @@ void decode(const Rows& w, int64_t r, int64_t k0, int64_t n, bool round, float* 
   }
 }
 
+/// The same as bf16, for tiers that multiply pairs: the table holds the rounded products, so values are decode's.
+template <class S>
+void decode16_nf4(const WeightView& w, int64_t i, int64_t n, uint16_t* out) {
+  const uint8_t* codes = static_cast<const uint8_t*>(w.data);
+  while (n > 0) {
+    const int64_t block = i / WeightView::kBlock;
+    const int64_t here = least(n, (block + 1) * WeightView::kBlock - i);
+    const float absmax = scale_of_block(w, block);
+    int64_t j = 0;
+    if (i % 2 == 0 && here > 1 && absmax - absmax == 0.0f) {
+      const typename S::Table16 t = S::table16(absmax);
+      const uint8_t* from = codes + i / 2;
+      for (; j + S::kLookup16 <= here; j += S::kLookup16) S::lookup16(t, from + j / 2, out + j);
+      if (j < here) {
+        uint8_t last[S::kLookup16 / 2] = {};
+        uint16_t values[S::kLookup16];
+        __builtin_memcpy(last, from + j / 2, static_cast<size_t>(here - j + 1) / 2);
+        S::lookup16(t, last, values);
+        __builtin_memcpy(out + j, values, static_cast<size_t>(here - j) * sizeof(uint16_t));
+        j = here;
+      }
+    }
+    for (; j < here; ++j) out[j] = bf16_bits(nf4_value(codes, i + j, absmax, true));
+    i += here, out += here, n -= here;
+  }
+}
+
+template <class S>
+void decode16(const Rows& w, int64_t r, int64_t k0, int64_t n, uint16_t* out) {
+  if (w.format == WeightFormat::nf4) {
+    decode16_nf4<S>(*w.nf4, r * w.stride + k0, n, out);
+  } else if (w.format == WeightFormat::bf16) {
+    __builtin_memcpy(out, bf16_at(w, r, k0), static_cast<size_t>(n) * sizeof(uint16_t));
+  } else {
+    const float* f = f32_at(w, r, k0);
+    int64_t j = 0;
+    for (; j + S::kLanes <= n; j += S::kLanes) S::store_bf16(out + j, S::load(f + j));
+    for (; j < n; ++j) out[j] = bf16_bits(f[j]);
+  }
+}
+
 /// kRows x kVecs: the micro-tile that fills the register file (accumulators, kVecs of b, one of a).
 template <class S, int kMaxRows, int kVecs>
 struct Tile {
@@ -125,18 +166,7 @@ struct Tile {
       decode<S>(w, r, k, n, round, out);
     } else {
       uint16_t* half = reinterpret_cast<uint16_t*>(out);
-      if (w.format == WeightFormat::bf16) {
-        __builtin_memcpy(half, bf16_at(w, r, k), static_cast<size_t>(n) * sizeof(uint16_t));
-      } else {
-        float f[kChunk * 2];
-        for (int64_t j = 0; j < n; j += kChunk * 2) {
-          const int64_t here = least(n - j, kChunk * 2);
-          decode<S>(w, r, k + j, here, round, f);
-          int64_t i = 0;
-          for (; i + kLanes <= here; i += kLanes) S::store_bf16(half + j + i, S::load(f + i));
-          for (; i < here; ++i) half[j + i] = bf16_bits(f[i]);
-        }
-      }
+      decode16<S>(w, r, k, n, half);
       if (n % 2) half[n] = 0;
     }
   }
@@ -192,34 +222,56 @@ struct Tile {
 
   /// Rows of the panel are pieces of rows of w.
   static void pack_nn(const Rows& w, int64_t c0, int64_t nc, int64_t k0, int64_t kc, bool round, float* out) {
-    constexpr int64_t kWidth = kCols * 8;
-    alignas(64) float row[kPerStep][kWidth];
+    if constexpr (S::kPairs)
+      pack_nn_pairs(w, c0, nc, k0, kc, out);
+    else
+      pack_nn_single(w, c0, nc, k0, kc, round, out);
+  }
+  static constexpr int64_t kWidth = kCols * 8;  // columns decoded at a time
+
+  static void pack_nn_single(const Rows& w, int64_t c0, int64_t nc, int64_t k0, int64_t kc, bool round, float* out) {
+    alignas(64) float row[kWidth];
+    const int64_t panel = kCols * kc;
+    for (int64_t c = 0; c < nc; c += kWidth) {
+      const int64_t n = least(nc - c, kWidth), padded = round_up(n, kCols);
+      for (int64_t j = n; j < padded; ++j) row[j] = 0;
+      float* to = out + c / kCols * panel;
+      for (int64_t k = 0; k < kc; ++k, to += kCols) {
+        const float* source = row;
+        if (w.format == WeightFormat::f32 && n == padded)
+          source = f32_at(w, k0 + k, c0 + c);
+        else
+          decode<S>(w, k0 + k, c0 + c, n, round, row);
+        for (int64_t p = 0; p < padded / kCols; ++p) {
+#pragma GCC unroll 4
+          for (int j = 0; j < kCols; j += kLanes) S::store(to + p * panel + j, S::load(source + p * kCols + j));
+        }
+      }
+    }
+  }
+
+  static void pack_nn_pairs(const Rows& w, int64_t c0, int64_t nc, int64_t k0, int64_t kc, float* out) {
+    alignas(64) uint16_t row[2][kWidth];
     const int64_t panel = kCols * steps(kc);
     for (int64_t c = 0; c < nc; c += kWidth) {
       const int64_t n = least(nc - c, kWidth), padded = round_up(n, kCols);
       for (auto& r : row)
         for (int64_t j = n; j < padded; ++j) r[j] = 0;
       float* to = out + c / kCols * panel;
-      for (int64_t s = 0; s < steps(kc); ++s, to += kCols) {
-        const float* source = row[0];
-        if (!S::kPairs && w.format == WeightFormat::f32 && n == padded) {
-          source = f32_at(w, k0 + s, c0 + c);
-        } else {
-          for (int64_t u = 0; u < kPerStep; ++u) {
-            const int64_t k = s * kPerStep + u;
-            if (k < kc)
-              decode<S>(w, k0 + k, c0 + c, n, round, row[u]);
-            else
-              __builtin_memset(row[u], 0, sizeof row[u]);
-          }
+      for (int64_t k = 0; k < kc; k += 2, to += kCols) {
+        const uint16_t* source[2] = {row[0], row[1]};
+        for (int64_t u = 0; u < 2; ++u) {
+          if (k + u >= kc)
+            __builtin_memset(row[u], 0, sizeof row[u]);
+          else if (w.format == WeightFormat::bf16 && n == padded)
+            source[u] = bf16_at(w, k0 + k + u, c0 + c);
+          else
+            decode16<S>(w, k0 + k + u, c0 + c, n, row[u]);
         }
         for (int64_t p = 0; p < padded / kCols; ++p) {
 #pragma GCC unroll 4
-          for (int j = 0; j < kCols; j += kLanes) {
-            F v = S::load(source + p * kCols + j);
-            if constexpr (S::kPairs) v = S::pair(v, S::load(row[kPerStep - 1] + p * kCols + j));
-            S::store(to + p * panel + j, v);
-          }
+          for (int j = 0; j < kCols; j += kLanes)
+            S::store(to + p * panel + j, S::pair16(source[0] + p * kCols + j, source[1] + p * kCols + j));
         }
       }
     }

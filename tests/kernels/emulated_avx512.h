@@ -63,6 +63,14 @@ R lanes(Op op) {
   std::memcpy(r.v, static_cast<const void*>(p), 8);
   return r;
 }
+[[gnu::noinline]] inline __m128i _mm_loadu_si128(const __m128i* p) {
+  __m128i r;
+  std::memcpy(r.v, static_cast<const void*>(p), 16);
+  return r;
+}
+[[gnu::noinline]] inline void _mm512_storeu_si512(void* p, const __m512i& a) {
+  std::memcpy(p, a.v, sizeof a.v);
+}
 [[gnu::noinline]] inline __m512 _mm512_castsi512_ps(const __m512i& a) {
   return _mm512_loadu_ps(a.v);
 }
@@ -107,6 +115,24 @@ inline __m512i shifted_epi64(const __m512i& a, int left) {
 }
 [[gnu::noinline]] inline __m256i _mm512_cvtepi32_epi16(const __m512i& a) {
   return lanes<__m256i>([&](unsigned i) { return static_cast<uint16_t>(a.v[i]); });
+}
+[[gnu::noinline]] inline __m512i _mm512_cvtepu8_epi32(const __m128i& a) {
+  return lanes<__m512i>([&](unsigned i) { return static_cast<uint32_t>(a.v[i]); });
+}
+[[gnu::noinline]] inline __m512i _mm512_broadcast_i64x4(const __m256i& a) {
+  __m512i r;
+  std::memcpy(r.v, a.v, 32);
+  std::memcpy(r.v + 8, a.v, 32);
+  return r;
+}
+[[gnu::noinline]] inline __m512i _mm512_permutexvar_epi16(const __m512i& index, const __m512i& a) {
+  uint16_t i[32], from[32], to[32];
+  std::memcpy(i, index.v, sizeof i);
+  std::memcpy(from, a.v, sizeof from);
+  for (int j = 0; j < 32; ++j) to[j] = from[i[j] & 31];
+  __m512i r;
+  std::memcpy(r.v, to, sizeof to);
+  return r;
 }
 [[gnu::noinline]] inline __m512i _mm512_cvtepu8_epi64(const __m128i& a) {
   return lanes<__m512i>([&](unsigned i) { return i % 2 ? 0u : static_cast<uint32_t>(a.v[i / 2]); });
