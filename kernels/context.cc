@@ -47,6 +47,13 @@ Isa best_isa() {
   return Isa::scalar;
 }
 
+Isa default_isa() {
+#if defined(__x86_64__)
+  if (best_isa() == Isa::avx512bf16 && __builtin_cpu_is("intel")) return Isa::avx512;
+#endif
+  return best_isa();
+}
+
 Context::Context(const ContextOptions& options)
     : pool_(options.num_threads > 0 ? options.num_threads : usable_cores()), isa_(options.isa) {
   if (isa_ > best_isa())

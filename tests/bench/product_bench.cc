@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of the CPU product on NF4 weights, forward (nt) and dX (nn), against this machine's measured arithmetic peak
 // and oneDNN on dense, pre-packed weights: all three in one process, interleaved, because shared machines drift.
-//   bantam_product_bench [--threads N] [--rounds N] [--only TEXT]
+//   bantam_product_bench [--threads N] [--rounds N] [--only TEXT] [--isa scalar|avx2|avx512|avx512bf16]
+// The peer takes the best instructions of the machine; ONEDNN_MAX_CPU_ISA (AVX2, AVX512_CORE, AVX512_CORE_BF16) makes
+// it take the tier's.
 // One thread is timed by its own CPU time, several by the wall clock; best and median of the rounds.
 #include <time.h>
 
@@ -152,15 +154,18 @@ void bench(Context& ctx, Shape s, int64_t m, bool dx, const char* only) {
 
 int main(int argc, char** argv) {
   const char* only = nullptr;
+  ContextOptions options;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!std::strcmp(argv[i], "--threads")) g_threads = std::atoi(argv[i + 1]);
     if (!std::strcmp(argv[i], "--rounds")) g_rounds = std::atoi(argv[i + 1]);
     if (!std::strcmp(argv[i], "--only")) only = argv[i + 1];
+    if (!std::strcmp(argv[i], "--isa"))
+      for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512bf16})
+        if (!std::strcmp(argv[i + 1], name_of(isa))) options.isa = isa;
   }
 #ifdef BANTAM_BENCH_ONEDNN
   omp_set_num_threads(g_threads);
 #endif
-  ContextOptions options;
   options.num_threads = g_threads;
   Context ctx(options);
   std::printf("tier %s, %d thread(s), %d rounds; NF4 weights, bf16 activations\n", name_of(ctx.isa()), g_threads,
