@@ -32,6 +32,7 @@ struct ValueInfo {
   std::string name;  ///< "input_layernorm", "self_attn.q_proj", "self_attn.q_proj.lora", "attention.lse"
   int64_t width = 0;
   DType dtype = DType::f32;
+  bool operator==(const ValueInfo&) const = default;
 };
 
 struct Op {
@@ -44,6 +45,7 @@ struct Op {
   bool has_bias = false;       ///< linear
   bool trainable = false;      ///< rms_norm: the weight is a parameter of the adapter set
   bool lora_dx_fused = false;  ///< linear and its lora_down read the same x: linear's backward gives the whole dx
+  bool operator==(const Op&) const = default;
 };
 
 struct LayerGraph {
@@ -52,6 +54,10 @@ struct LayerGraph {
   std::vector<ValueInfo> values;
   std::vector<Op> ops;
   int input = -1, output = -1;  ///< value that comes from the previous stage and goes to the next; -1: none
+  /// The same but for its place in the model.
+  bool alike(const LayerGraph& o) const {
+    return values == o.values && ops == o.ops && input == o.input && output == o.output;
+  }
 };
 
 struct ModelGraph {

@@ -372,6 +372,31 @@ double backward_flops(const ModelConfig& c, const LayerGraph& g, const Op& op, i
   }
 }
 
+double forward_bytes(const LayerGraph& g, const Op& op, int64_t tokens) {
+  double row = 0;
+  for (const auto* list : {&op.in, &op.out})
+    for (const int v : *list)
+      if (v >= 0) {
+        const ValueInfo& i = g.values[static_cast<size_t>(v)];
+        row += static_cast<double>(i.width) * static_cast<double>(size_of(i.dtype));
+      }
+  return row * static_cast<double>(tokens);
+}
+
+// What backward reads, and for each input that may get a gradient, that gradient; the gradient of each output.
+double backward_bytes(const LayerGraph& g, const Op& op, int64_t tokens) {
+  const OpKindInfo& k = info(op.kind);
+  double row = 0;
+  const auto count = [&](int v, bool value, bool gradient) {
+    if (v < 0) return;
+    const ValueInfo& i = g.values[static_cast<size_t>(v)];
+    row += static_cast<double>(i.width) * static_cast<double>(size_of(i.dtype)) * ((value ? 1 : 0) + (gradient ? 1 : 0));
+  };
+  for (size_t i = 0; i < op.in.size(); ++i) count(op.in[i], k.backward_reads_in >> i & 1u, k.grad_in >> i & 1u);
+  for (size_t j = 0; j < op.out.size(); ++j) count(op.out[j], k.backward_reads_out >> j & 1u, k.grad_out >> j & 1u);
+  return row * static_cast<double>(tokens);
+}
+
 namespace {
 size_t loss_scratch(const ModelConfig& c, const ScratchSize& s) {
   return cross_entropy_scratch(cross_entropy_chunk_rows(s.loss_chunk_bytes, s.tokens, c.hidden_size, c.vocab_size),

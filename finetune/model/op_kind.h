@@ -80,6 +80,9 @@ const OpKindInfo& info(OpKind kind);
 double forward_flops(const ModelConfig& config, const LayerGraph& graph, const Op& op, int64_t tokens);
 /// `dx`: whether the gradient of the (first) input is wanted.
 double backward_flops(const ModelConfig& config, const LayerGraph& graph, const Op& op, int64_t tokens, bool dx);
+/// Bytes that a pass over the op's values reads and writes; what the nearly free ops cost.
+double forward_bytes(const LayerGraph& graph, const Op& op, int64_t tokens);
+double backward_bytes(const LayerGraph& graph, const Op& op, int64_t tokens);
 /// Bytes of scratch in the arena, live during one execution only.
 size_t forward_scratch(const ModelConfig& config, const LayerGraph& graph, const Op& op, const ScratchSize& size);
 size_t backward_scratch(const ModelConfig& config, const LayerGraph& graph, const Op& op, const ScratchSize& size);

@@ -10,6 +10,7 @@ namespace bantam {
 struct Interval {
   size_t bytes = 0;
   int first = 0, last = 0;
+  bool saved = false;  ///< kept from a forward to its backward: such intervals follow a stack
   size_t offset = 0;
 };
 
@@ -17,8 +18,9 @@ struct Interval {
 size_t live_peak(const std::vector<Interval>& intervals);
 
 /// Gives every interval an offset (multiples of 64) such that intervals that share a step never overlap; returns the
-/// end of the highest. Long-lived first, then large, each at the lowest free place; where that leaves a gap to
-/// live_peak, the intervals around the peak are moved to the front, then random exchanges are tried. Deterministic.
+/// end of the highest. Saved ones first, as a stack (last freed lowest), the others above it, large ones first: n log n,
+/// and enough for deep models. Where that leaves a gap to live_peak and there are few intervals, orders are searched.
+/// Deterministic.
 size_t place(std::vector<Interval>& intervals);
 
 }  // namespace bantam

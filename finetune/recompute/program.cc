@@ -33,7 +33,11 @@ class Compiler {
 
   Program run(const Schedule& schedule) {
     program_.schedule = schedule.name;
-    for (const Action& a : schedule.actions) a.kind == Action::Kind::forward ? forward(a) : backward(a.stage);
+    for (const Action& a : schedule.actions) {
+      const int first = now();
+      a.kind == Action::Kind::forward ? forward(a) : backward(a.stage);
+      program_.actions.push_back({a.kind, a.stage, first, now()});
+    }
     for (const int b : {program_.loss, program_.result})
       if (b >= 0) program_.buffers[idx(b)].last = std::max(0, now() - 1);  // the caller reads it
     place_all();
@@ -259,24 +263,17 @@ class Compiler {
 
   void place_all() {
     std::vector<Interval> intervals;
-    for (const Buffer& b : program_.buffers) intervals.push_back({b.bytes, b.first, b.last, 0});
+    for (const Buffer& b : program_.buffers) intervals.push_back({.bytes = b.bytes, .first = b.first, .last = b.last, .saved = b.saved});
     program_.live_peak = live_peak(intervals);
-    program_.peak = place(intervals);
+    program_.peak = options_.place ? place(intervals) : program_.live_peak;
     for (size_t i = 0; i < intervals.size(); ++i) program_.buffers[i].offset = intervals[i].offset;
     // What the peak is made of.
-    for (int t = 0; t < now(); ++t) {
-      size_t sum = 0, saved = 0, scratch = 0;
-      for (const Buffer& b : program_.buffers)
-        if (b.first <= t && t <= b.last) {
-          sum += b.bytes;
-          if (b.saved) saved += b.bytes;
-          if (b.row_bytes == 0) scratch += b.bytes;
-        }
-      if (sum == program_.live_peak) {
-        program_.saved_at_peak = saved;
-        program_.scratch_at_peak = scratch;
-        break;
-      }
+    const std::vector<size_t> live = live_bytes(program_);
+    const auto t = static_cast<int>(std::max_element(live.begin(), live.end()) - live.begin());
+    for (const Buffer& b : program_.buffers) {
+      if (t < b.first || b.last < t) continue;
+      if (b.saved) program_.saved_at_peak += b.bytes;
+      if (b.row_bytes == 0) program_.scratch_at_peak += b.bytes;
     }
   }
 
@@ -291,6 +288,17 @@ class Compiler {
 };
 
 }  // namespace
+
+std::vector<size_t> live_bytes(const Program& p) {
+  std::vector<size_t> live(p.instrs.size() + 1, 0);
+  for (const Buffer& b : p.buffers) {  // unsigned wrap-around cancels in the sum
+    live[static_cast<size_t>(b.first)] += b.bytes;
+    live[static_cast<size_t>(b.last) + 1] -= b.bytes;
+  }
+  for (size_t t = 1; t < live.size(); ++t) live[t] += live[t - 1];
+  live.pop_back();
+  return live;
+}
 
 Program compile(const ModelGraph& model, const Schedule& schedule, const ProgramOptions& options) {
   if (options.max_tokens < 1) throw Error(ErrorCode::internal, str("program for ", options.max_tokens, " tokens"));

@@ -41,6 +41,13 @@ struct Instr {
 struct ProgramOptions {
   int64_t max_tokens = 0;
   size_t loss_chunk_bytes = size_t{128} << 20;
+  bool place = true;  ///< false: no offsets, and peak is live_peak; for planning
+};
+
+/// The instructions of one action of the schedule: [first, last).
+struct ActionSpan {
+  Action::Kind kind = Action::Kind::forward;
+  int stage = 0, first = 0, last = 0;
 };
 
 struct Program {
@@ -48,6 +55,7 @@ struct Program {
   int64_t max_tokens = 0;
   std::vector<Instr> instrs;
   std::vector<Buffer> buffers;
+  std::vector<ActionSpan> actions;
   int loss = -1;         ///< buffer of the per-row losses [T] f32; -1: the model ends with hidden states
   int result = -1;       ///< buffer of the last stage's output, where it has one
   size_t peak = 0;       ///< bytes of arena, as placed
@@ -55,6 +63,9 @@ struct Program {
   size_t saved_at_peak = 0, scratch_at_peak = 0;  ///< of live_peak: saved activations; op scratch (the loss chunk)
   double forward_flops = 0, recompute_flops = 0, backward_flops = 0;  ///< at max_tokens in one sequence
 };
+
+/// Bytes live at each instruction.
+std::vector<size_t> live_bytes(const Program& program);
 
 /// Error(internal) naming stage and value when the schedule is not legal.
 Program compile(const ModelGraph& model, const Schedule& schedule, const ProgramOptions& options);

@@ -2,6 +2,7 @@
 #include "schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "../../kernels/error.h"
@@ -98,9 +99,6 @@ bool named(const std::vector<std::string>& save, const LayerGraph& g, const Stag
 }
 }  // namespace
 
-namespace {
-// Values that a nearly free op rebuilds from what backward keeps anyway, or from other such values. (Rope is nearly
-// free, but its input is the product of a linear that nobody keeps: its output is not cheap.)
 std::vector<bool> cheap_to_rebuild(const LayerGraph& g, const StageAnalysis& a) {
   std::vector<bool> cheap(g.values.size(), false);
   const auto at_hand = [&](int v) {
@@ -113,30 +111,83 @@ std::vector<bool> cheap_to_rebuild(const LayerGraph& g, const StageAnalysis& a) 
   }
   return cheap;
 }
+
+SavedSet keep_all(const LayerGraph& g, const StageAnalysis& a) {
+  SavedSet keep = a.read_by_backward;
+  if (g.input >= 0) keep[static_cast<size_t>(g.input)] = true;
+  return keep;
+}
+
+SavedSet keep_input(const LayerGraph& g) {
+  SavedSet keep(g.values.size(), false);
+  if (g.input >= 0) keep[static_cast<size_t>(g.input)] = true;
+  return keep;
+}
+
+namespace {
+SavedSet selected(const CheckpointPolicy& policy, const LayerGraph& g, const StageAnalysis& a,
+                  std::set<std::string>& used) {
+  SavedSet keep = keep_input(g);
+  const std::vector<bool> cheap = cheap_to_rebuild(g, a);
+  for (size_t v = 0; v < keep.size(); ++v) {
+    if (static_cast<int>(v) == g.input) continue;
+    // Rows of one number (rstd, lse) cost nothing to keep.
+    keep[v] = policy.save.empty() ? a.read_by_backward[v] && (!cheap[v] || g.values[v].width == 1)
+                                  : named(policy.save, g, a, v, used);
+  }
+  return keep;
+}
+
+// Segments of n layers: only the first layer's input stays. When a segment's turn comes, its layers run forward again,
+// all but the last keeping what backward reads; the last rebuilds from its input.
+Schedule segments(const ModelGraph& model, const std::vector<StageAnalysis>& analysis, int n, const std::string& name) {
+  Schedule s{.name = name, .actions = {}};
+  const int stages = static_cast<int>(model.stages.size());
+  const auto at = [&](int i) -> const LayerGraph& { return model.stages[static_cast<size_t>(i)]; };
+  std::vector<std::pair<int, int>> parts;  // first, last
+  for (int i = 0; i < stages; ++i) {
+    if (!analysis[static_cast<size_t>(i)].has_backward) {
+      s.actions.push_back({Action::Kind::forward, i, SavedSet(at(i).values.size(), false)});
+      continue;
+    }
+    const bool tail = at(i).layer < 0;
+    const bool starts = parts.empty() || tail || i - parts.back().first >= n || at(parts.back().first).layer < 0;
+    if (starts)
+      parts.emplace_back(i, i);
+    else
+      parts.back().second = i;
+    s.actions.push_back({Action::Kind::forward, i, starts ? keep_input(at(i)) : SavedSet(at(i).values.size(), false)});
+  }
+  for (size_t p = parts.size(); p-- > 0;) {
+    const auto [first, last] = parts[p];
+    for (int i = first; i < last; ++i)
+      s.actions.push_back({Action::Kind::forward, i, keep_all(at(i), analysis[static_cast<size_t>(i)])});
+    for (int i = last; i >= first; --i) s.actions.push_back({Action::Kind::backward, i, {}});
+  }
+  return s;
+}
 }  // namespace
 
 Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& policy) {
   const auto analysis = analyse(model);
+  int layers = 0;
+  for (const LayerGraph& g : model.stages) layers += g.layer >= 0;
+  if (policy.mode == CheckpointMode::automatic)
+    throw Error(ErrorCode::internal, "gradient_checkpointing: auto is solved by schedule_planner.h");
+  if (policy.mode == CheckpointMode::every_n)
+    return segments(model, analysis, std::max(1, policy.every_n), str("every_n: ", policy.every_n));
+  if (policy.mode == CheckpointMode::sqrt)
+    return segments(model, analysis, static_cast<int>(std::ceil(std::sqrt(static_cast<double>(layers)))), "sqrt");
   Schedule s;
   s.name = policy.mode == CheckpointMode::off ? "false" : policy.mode == CheckpointMode::full ? "true" : "selective";
   std::set<std::string> used;
   for (size_t i = 0; i < model.stages.size(); ++i) {
     const LayerGraph& g = model.stages[i];
     const StageAnalysis& a = analysis[i];
-    SavedSet keep(g.values.size(), false);
-    const std::vector<bool> cheap = cheap_to_rebuild(g, a);
-    for (size_t v = 0; v < keep.size(); ++v) {
-      const bool by_name = policy.mode == CheckpointMode::selective && named(policy.save, g, a, v, used);
-      if (!a.has_backward) continue;
-      if (static_cast<int>(v) == g.input) {
-        keep[v] = true;
-      } else if (policy.mode == CheckpointMode::off) {
-        keep[v] = a.read_by_backward[v];
-      } else if (policy.mode == CheckpointMode::selective) {
-        // Rows of one number (rstd, lse) cost nothing to keep.
-        keep[v] = policy.save.empty() ? a.read_by_backward[v] && (!cheap[v] || g.values[v].width == 1) : by_name;
-      }
-    }
+    SavedSet keep = policy.mode == CheckpointMode::off    ? keep_all(g, a)
+                    : policy.mode == CheckpointMode::full ? keep_input(g)
+                                                          : selected(policy, g, a, used);
+    if (!a.has_backward) keep.assign(g.values.size(), false);
     s.actions.push_back({Action::Kind::forward, static_cast<int>(i), keep});
   }
   for (const auto& name : policy.save)

@@ -30,6 +30,9 @@ enum class CheckpointMode : uint8_t {
   off,        ///< gradient_checkpointing: false. Keeps all that backward reads
   selective,  ///< drops what is nearly free to rebuild, or keeps just the named values
   full,       ///< gradient_checkpointing: true. Keeps each stage's input only
+  every_n,    ///< keeps the input of every n-th layer; the layers between run forward once more and are kept then
+  sqrt,       ///< every_n with n = sqrt(number of layers), rounded up (Chen et al. 2016, arXiv 1604.06174)
+  automatic,  ///< solved for a budget (schedule_planner.h)
 };
 
 struct CheckpointPolicy {
@@ -37,6 +40,7 @@ struct CheckpointPolicy {
   /// selective: names of values ("mlp.gate_proj"), modules or op kinds ("attention") to keep beside the stage's input;
   /// empty: everything but the nearly free.
   std::vector<std::string> save;
+  int every_n = 1;  ///< every_n: layers a segment
 };
 
 /// What the analysis of one stage says; derived from the op list.
@@ -48,11 +52,21 @@ struct StageAnalysis {
   std::vector<int> contributions;      ///< by value: ops that add to its gradient
   std::vector<int> producer;           ///< by value: op index; -1: the stage's input
   std::vector<bool> read_by_backward;  ///< by value
+  bool operator==(const StageAnalysis&) const = default;
 };
 std::vector<StageAnalysis> analyse(const ModelGraph& model);
 
-/// Training schedule of a policy. Error(usage) when a name in `save` is no value, module or op kind of the layers.
+/// Training schedule of a policy that needs no solving. Error(usage) when a name in `save` is no value, module or op kind
+/// of the layers.
 Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& policy);
+/// By value: whether a nearly free op rebuilds it from what backward reads anyway, or from other such values. (Rope is
+/// nearly free, but its input is the product of a linear that nobody keeps: its output is not cheap.)
+std::vector<bool> cheap_to_rebuild(const LayerGraph& graph, const StageAnalysis& analysis);
+
+/// The sets that the simple policies keep of a stage: its input, with all that backward reads, or alone.
+SavedSet keep_all(const LayerGraph& graph, const StageAnalysis& analysis);
+SavedSet keep_input(const LayerGraph& graph);
+
 /// Forward only, nothing kept; ends with the losses.
 Schedule evaluation_schedule(const ModelGraph& model);
 

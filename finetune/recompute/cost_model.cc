@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost_model.h"
+
+#include "../../kernels/error.h"
+#include "../model/op_kind.h"
+
+namespace bantam {
+
+CostModel CostModel::assume(double flops_per_second) {
+  CostModel m;
+  m.assumed_ = flops_per_second;
+  return m;
+}
+
+std::string CostModel::key(const Op& op, bool backward) {
+  return str(info(op.kind).name, " ", op.module, backward ? " backward" : " forward");
+}
+
+double CostModel::work(const ModelConfig& config, const LayerGraph& graph, const Op& op, bool backward, bool dx,
+                       int64_t tokens) {
+  const double flops = backward ? backward_flops(config, graph, op, tokens, dx) : forward_flops(config, graph, op, tokens);
+  return flops > 0 ? flops : backward ? backward_bytes(graph, op, tokens) : forward_bytes(graph, op, tokens);
+}
+
+double CostModel::seconds(const ModelConfig& config, const LayerGraph& graph, const Op& op, bool backward, bool dx,
+                          int64_t tokens) const {
+  const double units = work(config, graph, op, backward, dx, tokens);
+  if (const auto it = per_unit_.find(key(op, backward)); it != per_unit_.end()) return units * it->second;
+  if (assumed_ <= 0) throw Error(ErrorCode::internal, str("no measured rate for '", key(op, backward), "'"));
+  const bool products = forward_flops(config, graph, op, 1) > 0;
+  return products ? units / assumed_ : units * kFlopsPerByte / assumed_;
+}
+
+ProgramCost cost_of(const Program& program, const ModelGraph& model, const CostModel& costs) {
+  ProgramCost c;
+  for (const ActionSpan& a : program.actions) {
+    double sum = 0;
+    for (int t = a.first; t < a.last; ++t) {
+      const Instr& n = program.instrs[static_cast<size_t>(t)];
+      const LayerGraph& g = model.stages[static_cast<size_t>(n.stage)];
+      const Op& op = g.ops[static_cast<size_t>(n.op)];
+      const double s = costs.seconds(model.config, g, op, n.backward, n.din[0].buffer >= 0, program.max_tokens);
+      (n.backward ? c.backward : n.recompute ? c.recompute : c.forward) += s;
+      sum += s;
+    }
+    c.actions.push_back(sum);
+  }
+  return c;
+}
+
+}  // namespace bantam
