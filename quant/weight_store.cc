@@ -37,6 +37,15 @@ bool is_quantised_tensor(const SourceTensor& t) {
   return t.shape.size() == 2 && layer_of(t.name) != WeightStore::kTop && t.name.ends_with("_proj.weight");
 }
 
+size_t stored_bytes(const SourceTensor& t, const QuantConfig& quant) {
+  const auto n = static_cast<size_t>(t.rows()) * static_cast<size_t>(t.cols());
+  if (quant.type != QuantType::nf4 || !is_quantised_tensor(t)) return n * (t.natural == DType::bf16 ? 2 : 4);
+  constexpr size_t kBlock = WeightView::kBlock, kNested = WeightView::kNestedBlock;
+  const size_t blocks = (n + kBlock - 1) / kBlock;
+  const size_t scales = quant.double_quant ? blocks + (blocks + kNested - 1) / kNested * sizeof(float) : blocks * sizeof(float);
+  return (n + 1) / 2 + scales;
+}
+
 const WeightView& WeightLease::matrix(std::string_view name) const {
   const std::string full = prefix_ + std::string(name);
   const WeightView* w = store_ ? store_->find_matrix(full) : nullptr;

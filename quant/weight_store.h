@@ -29,6 +29,9 @@ struct QuantConfig {
 /// Whether a tensor is quantised: a matrix of model.layers.N whose name ends in _proj.weight.
 bool is_quantised_tensor(const SourceTensor& t);
 
+/// What a tensor takes in a store: WeightStore::bytes() is the sum of these.
+size_t stored_bytes(const SourceTensor& t, const QuantConfig& quant);
+
 class WeightStore;
 
 /// The weights of one layer (or of the top: embedding, final norm, head) for as long as this object lives.

@@ -17,7 +17,7 @@ namespace {
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
 // Every tensor that the graph reads, with its shape.
-Shapes expected_tensors(const ModelConfig& c) {
+Shapes expected_shapes(const ModelConfig& c) {
   Shapes out;
   for (const LayerGraph& g : build_model_graph(c, DType::f32, nullptr).stages)
     for (const Op& op : g.ops) {
@@ -52,6 +52,27 @@ std::string list(const std::vector<std::string>& names) {
 
 }  // namespace
 
+std::vector<SourceTensor> expected_tensors(const ModelConfig& config, DType natural) {
+  std::vector<SourceTensor> out;
+  for (const auto& [name, shape] : expected_shapes(config)) {
+    SourceTensor t;
+    t.name = name;
+    t.shape = shape;
+    t.natural = natural;
+    out.push_back(std::move(t));
+  }
+  return out;
+}
+
+size_t planned_store_bytes(const ModelConfig& config, const std::filesystem::path& path, const QuantConfig& quant) {
+  if (!path.empty() && is_quantized_folder(path)) return WeightStore::open(path)->bytes();
+  size_t sum = 0;
+  for (const SourceTensor& t :
+       path.empty() ? expected_tensors(config, DType::bf16) : open_model_files(path)->tensors())
+    sum += stored_bytes(t, quant);
+  return sum;
+}
+
 std::filesystem::path default_cache_dir() {
   if (const char* p = std::getenv("BANTAM_CACHE"); p && *p) return p;
   if (const char* p = std::getenv("XDG_CACHE_HOME"); p && *p) return std::filesystem::path(p) / "bantam";
@@ -60,7 +81,7 @@ std::filesystem::path default_cache_dir() {
 }
 
 void check_tensors(const ModelConfig& config, const TensorSource& source, const std::string& where) {
-  const Shapes expected = expected_tensors(config);
+  const Shapes expected = expected_shapes(config);
   std::vector<std::string> missing, unknown;
   for (const auto& [name, shape] : expected) {
     const int64_t i = source.find(name);

@@ -32,6 +32,13 @@ std::filesystem::path default_cache_dir();
 /// later ones map it. Error(model): tensors that are missing, unknown or of another shape than the config says.
 std::shared_ptr<const Model> load_model(const std::filesystem::path& path, const LoadOptions& options = {});
 
+/// The tensors that a model of this shape has, as a source would list them; those that are not quantised have `natural`.
+std::vector<SourceTensor> expected_tensors(const ModelConfig& config, DType natural);
+
+/// Bytes that the model's store takes, without loading it: from the files' headers where `path` is there, else from the
+/// shape with bf16 embeddings and norms. An f32 or f16 source keeps what is not quantised in f32.
+size_t planned_store_bytes(const ModelConfig& config, const std::filesystem::path& path, const QuantConfig& quant);
+
 /// Checks names and shapes of a source against the model's graph; Error(model) lists what is missing or left over.
 void check_tensors(const ModelConfig& config, const TensorSource& source, const std::string& where);
 

@@ -64,7 +64,8 @@ size_t kept_bytes(const LayerGraph& g, const SavedSet& keep, int64_t tokens) {
   return sum;
 }
 
-// Fewer bytes and no slower: the front. Then at most kMostOptions of it, those on its lower hull first.
+// Fewer bytes and no slower: the front. Then at most kMostOptions of it: its ends and its lower hull, where different
+// layers taking different points loses nothing, and others evenly between, which differ in working set.
 std::vector<Point> front_of(std::vector<Point> points) {
   std::stable_sort(points.begin(), points.end(), [](const Point& a, const Point& b) {
     return a.bytes != b.bytes ? a.bytes < b.bytes : a.seconds < b.seconds;
@@ -81,20 +82,14 @@ std::vector<Point> front_of(std::vector<Point> points) {
     while (hull.size() >= 2 && slope(hull[hull.size() - 2], hull.back()) <= slope(hull.back(), i)) hull.pop_back();
     hull.push_back(i);
   }
-  // Over the limit, the point whose loss changes the hull least goes.
-  while (hull.size() > kMostOptions) {
-    size_t least = 1;
-    double least_area = std::numeric_limits<double>::infinity();
-    for (size_t k = 1; k + 1 < hull.size(); ++k) {
-      const double area = (slope(hull[k - 1], hull[k]) - slope(hull[k], hull[k + 1])) *
-                          static_cast<double>(front[hull[k]].bytes - front[hull[k - 1]].bytes) *
-                          static_cast<double>(front[hull[k + 1]].bytes - front[hull[k]].bytes);
-      if (area < least_area) least_area = area, least = k;
-    }
-    hull.erase(hull.begin() + static_cast<std::ptrdiff_t>(least));
-  }
+  std::vector<bool> chosen(front.size(), false);
+  size_t left = kMostOptions;
+  for (size_t h = 0; h < hull.size() && left > 0; ++h, --left)
+    chosen[hull[hull.size() <= kMostOptions ? h : h * (hull.size() - 1) / (kMostOptions - 1)]] = true;
+  for (size_t k = 1; k <= left; ++k) chosen[k * front.size() / (left + 1)] = true;
   std::vector<Point> out;
-  for (const size_t i : hull) out.push_back(std::move(front[i]));
+  for (size_t i = 0; i < front.size(); ++i)
+    if (chosen[i]) out.push_back(std::move(front[i]));
   return out;
 }
 

@@ -8,10 +8,9 @@
 
 namespace bantam {
 
-/// The Pareto front of a stage's saved sets, fewest bytes first, without the input alone (which is always possible);
-/// the last one rebuilds nothing. Every set holds the input. At most kMostOptions: the points that bound the front from
-/// below come first, since different layers may take different ones.
-constexpr size_t kMostOptions = 12;
+/// The Pareto front of a stage's saved sets (bytes kept against seconds of rebuilding), fewest bytes first, without the
+/// input alone, which is always possible; the last one rebuilds nothing. Every set holds the input.
+constexpr size_t kMostOptions = 24;
 std::vector<SavedSet> saved_sets(const ModelConfig& config, const LayerGraph& graph, const StageAnalysis& analysis,
                                  const CostModel& costs, int64_t max_tokens);
 

@@ -36,7 +36,7 @@ enum class CheckpointMode : uint8_t {
 };
 
 struct CheckpointPolicy {
-  CheckpointMode mode = CheckpointMode::full;
+  CheckpointMode mode = CheckpointMode::automatic;
   /// selective: names of values ("mlp.gate_proj"), modules or op kinds ("attention") to keep beside the stage's input;
   /// empty: everything but the nearly free.
   std::vector<std::string> save;

@@ -22,6 +22,22 @@ size_t MemoryPlan::anonymous() const {
   return sum;
 }
 
+size_t MemoryPlan::need() const {
+  return limit.counts_mapped ? total() : anonymous();
+}
+
+bool MemoryPlan::fits() const {
+  return limit.bytes == 0 || need() <= limit.bytes;
+}
+
+MemoryLimit memory_limit(size_t limit, size_t reserve) {
+  if (limit > 0) return {limit, true, "memory_limit"};
+  const size_t free = available_memory();
+  if (free == 0) return {};
+  const size_t room = free + process_memory().anonymous;
+  return {room > reserve ? room - reserve : 1, false, "free memory"};
+}
+
 std::string MemoryPlan::table() const {
   size_t width = 5;
   for (const auto& l : lines) width = std::max(width, l.name.size());
@@ -30,7 +46,12 @@ std::string MemoryPlan::table() const {
   };
   std::string out;
   for (const auto& l : lines) out += row(l.name, l.bytes, l.mapped ? "  (mapped file)" : "");
-  return out + row("total", total(), "");
+  out += row("total", total(), "");
+  if (limit.bytes > 0) {
+    const std::string over = fits() ? "  fits" : str("  does not fit: ", size_text(need() - limit.bytes), " over");
+    out += row("limit", limit.bytes, str("  (", limit.name, limit.counts_mapped ? ")" : ", mapped files beside it)", over).c_str());
+  }
+  return out;
 }
 
 std::string size_text(size_t bytes) {
@@ -43,27 +64,75 @@ std::string size_text(size_t bytes) {
   return text;
 }
 
-void check_fits(const MemoryPlan& plan, size_t need, size_t limit, const std::string& what) {
-  if (need <= limit) return;
+void check_fits(const MemoryPlan& plan, const std::string& given) {
+  if (plan.fits()) return;
   const auto largest = std::max_element(plan.lines.begin(), plan.lines.end(),
                                         [](const MemoryLine& a, const MemoryLine& b) { return a.bytes < b.bytes; });
   std::string hint =
       "a smaller loss_chunk_bytes; a smaller micro_batch_size with more gradient_accumulation_steps; only then a "
       "shorter max_seq_length";
-  if (plan.schedule != "true") hint = "turn gradient_checkpointing on (the results stay the same); then " + hint;
+  if (plan.schedule != "true" && plan.schedule != "auto")
+    hint = "turn gradient_checkpointing on (the results stay the same); then " + hint;
   throw Error(ErrorCode::does_not_fit,
-              str("memory: the plan needs ", size_text(need), ", ", size_text(need - limit), " more than ", what, " ",
-                  size_text(limit), "; its largest line is ", largest->name, " with ", size_text(largest->bytes)),
-              hint);
+              str("memory: the plan needs ", size_text(plan.need()), ", ", size_text(plan.need() - plan.limit.bytes),
+                  " more than ", plan.limit.name, " ", size_text(plan.limit.bytes), "; its largest line is ",
+                  largest->name, " with ", size_text(largest->bytes)),
+              given.empty() ? hint : given);
+}
+
+namespace {
+
+// A file of one number, or "max".
+size_t number_in(const std::string& path) {
+  std::ifstream in(path);
+  size_t v = 0;
+  return in >> v ? v : SIZE_MAX;
+}
+
+size_t value_of(const std::string& path, const std::string& key) {
+  std::ifstream in(path);
+  std::string name;
+  for (size_t v = 0; in >> name >> v;)
+    if (name == key) return v;
+  return 0;
+}
+
+}  // namespace
+
+size_t cgroup_room(const std::string& folder) {
+  const bool v2 = std::ifstream(folder + "/memory.max").good();
+  const size_t limit = number_in(folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  const size_t used = number_in(folder + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+  if (limit == SIZE_MAX || used == SIZE_MAX || limit >= size_t{1} << 60) return SIZE_MAX;  // v1 says "no limit" so
+  const size_t cache = value_of(folder + "/memory.stat", v2 ? "inactive_file" : "total_inactive_file");
+  const size_t held = used - std::min(used, cache);
+  return limit - std::min(limit, held);
 }
 
 size_t available_memory() {
+  size_t least = SIZE_MAX;
   std::ifstream in("/proc/meminfo");
   for (std::string line; std::getline(in, line);) {
     size_t kib = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %zu", &kib) == 1) return kib * 1024;
+    if (std::sscanf(line.c_str(), "MemAvailable: %zu", &kib) == 1) least = kib * 1024;
   }
-  return 0;
+  // "0::/a/b" is version 2, "4:memory:/a/b" version 1. Every group up to the root may set a limit; in a container the
+  // root is what is mounted.
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t one = line.find(':'), two = line.find(':', one + 1);
+    if (one == std::string::npos || two == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(one + 1, two - one - 1) + ",";
+    const bool v2 = controllers == ",,";
+    if (!v2 && controllers.find(",memory,") == std::string::npos) continue;
+    const std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    std::string path = line.substr(two + 1);
+    for (;; path.resize(path.rfind('/'))) {
+      least = std::min(least, cgroup_room(root + path));
+      if (path.find('/') == std::string::npos) break;
+    }
+  }
+  return least == SIZE_MAX ? 0 : least;
 }
 
 ProcessMemory process_memory() {

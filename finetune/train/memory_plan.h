@@ -13,24 +13,42 @@ struct MemoryLine {
   bool mapped = false;  ///< file-backed pages of the weight store: shared, and given back under pressure
 };
 
+/// Bytes that a plan may take, and who says so.
+struct MemoryLimit {
+  size_t bytes = 0;            ///< 0: no limit
+  bool counts_mapped = false;  ///< mapped weights count as well
+  std::string name;            ///< "memory_limit", "free memory", for messages
+};
+/// `limit` bytes for everything; where that is 0, what is free now (memory of this process included, which the plan
+/// counts as well) less `reserve`, for everything but mapped files.
+MemoryLimit memory_limit(size_t limit, size_t reserve);
+
 struct MemoryPlan {
   std::vector<MemoryLine> lines;
   std::string schedule;           ///< name of the recompute schedule
-  double recompute_overhead = 0;  ///< planned: recompute FLOPs over the FLOPs of a step without
+  double recompute_overhead = 0;  ///< planned: seconds of recompute over the seconds of a step without
+  double forward_seconds = 0, recompute_seconds = 0, backward_seconds = 0;  ///< of the largest micro-batch; 0: unknown
+  MemoryLimit limit;
   size_t total() const;
   size_t anonymous() const;   ///< without mapped lines
-  std::string table() const;  ///< for people: a line each, and the sum
+  size_t need() const;        ///< what the limit is held against
+  bool fits() const;
+  std::string table() const;  ///< for people: a line each, the sum, and the limit
 };
 
 /// "1.24 GiB", "37.0 MiB", "512 B".
 std::string size_text(size_t bytes);
 
-/// Error(does_not_fit) when `need` is above `limit` bytes: by how much, the largest line, and what to change, in the
-/// order checkpointing, loss chunk, micro-batch, length. `what` names the limit ("memory_limit", "free memory").
-void check_fits(const MemoryPlan& plan, size_t need, size_t limit, const std::string& what);
+/// Error(does_not_fit) when the plan is above its limit: by how much, the largest line, and `hint`, or else the advice in
+/// the order checkpointing, loss chunk, micro-batch, length.
+void check_fits(const MemoryPlan& plan, const std::string& hint = {});
 
-/// MemAvailable of /proc/meminfo; 0 where that is not there.
+/// Memory that this process can still get: MemAvailable of /proc/meminfo, and what its control groups (version 2 or 1)
+/// leave, whichever is least; 0 where none is known.
 size_t available_memory();
+/// What a control group leaves: its limit less its use, where page cache that can be given back counts as free.
+/// `folder`: of the group; version 2 (memory.max) or 1 (memory.limit_in_bytes). SIZE_MAX: no limit there.
+size_t cgroup_room(const std::string& folder);
 
 struct ProcessMemory {
   size_t anonymous = 0;  ///< RssAnon

@@ -59,8 +59,8 @@ class Run {
   }
 
   TrainReport run() {
-    check_memory();
-    if (hooks_.on_plan) hooks_.on_plan(plan_, trainer_->plan());
+    if (hooks_.on_plan) hooks_.on_plan(plan_, *trainer_);
+    check_fits(trainer_->plan());
     resume();
     trainer_->reserve();
     last_save_ = Clock::now();
@@ -86,15 +86,6 @@ class Run {
   void next_epoch() {
     ++state_.epoch;
     state_.step_in_epoch = 0;
-  }
-
-  // What is chosen from free memory is a yes or a no, never a number.
-  void check_memory() const {
-    const MemoryPlan& plan = trainer_->plan();
-    if (o_.memory_limit > 0) return check_fits(plan, plan.total(), o_.memory_limit, "memory_limit");
-    const size_t free = available_memory();
-    if (free > 0)
-      check_fits(plan, plan.anonymous(), free > o_.memory_reserve ? free - o_.memory_reserve : 0, "free memory");
   }
 
   void resume() {

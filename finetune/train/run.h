@@ -26,8 +26,6 @@ struct TrainOptions {
   std::filesystem::path output_dir;  ///< empty: nothing is written
   std::string base_model_name;       ///< for adapter_config.json
   std::string run_key;               ///< what changes results; a checkpoint with another key is refused
-  size_t memory_limit = 0;           ///< > 0: a plan whose total is above it is Error(does_not_fit) before step 1
-  size_t memory_reserve = 0;         ///< without a limit: the plan's anonymous part must leave this much of free memory
   bool resume = true;                ///< go on from the newest checkpoint in output_dir, where there is one
   bool resume_with_new_total =
       false;  ///< go on although the number of steps in all is another: the LR follows the new one
@@ -58,7 +56,8 @@ struct EvalEvent {
 
 /// All optional. Called on the training thread; may throw to end the run.
 struct TrainHooks {
-  std::function<void(const RunPlan&, const MemoryPlan&)> on_plan;  ///< before memory is reserved
+  /// Before memory is reserved, and before a plan that does not fit is refused.
+  std::function<void(const RunPlan&, const Trainer&)> on_plan;
   std::function<void(const RunState&)> on_resume;
   std::function<bool(const StepEvent&)> on_step;  ///< false: stop after this step
   std::function<void(const EvalEvent&)> on_eval;

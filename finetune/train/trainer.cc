@@ -6,6 +6,7 @@
 #include "../../kernels/adamw.h"
 #include "../../kernels/error.h"
 #include "../../kernels/grad_norm.h"
+#include "calibrate.h"
 
 namespace bantam {
 
@@ -22,30 +23,29 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
       max_tokens_(max_tokens),
       graph_(build_model_graph(model_->config, options.dtype, &adapters)) {
   if (adapters.size() == 0) throw Error(ErrorCode::usage, "nothing to train: no module has an adapter");
-  const ProgramOptions p{max_tokens, options.loss_chunk_bytes};
-  train_program_ = compile(graph_, training_schedule(graph_, options.checkpointing), p);
-  eval_program_ = compile(graph_, evaluation_schedule(graph_), p);
-
   const size_t flat = static_cast<size_t>(adapters.size()) * sizeof(float);
-  const size_t arena = std::max(train_program_.peak, eval_program_.peak);
-  const size_t saved = train_program_.saved_at_peak, chunk = train_program_.scratch_at_peak;
-  plan_.schedule = train_program_.schedule;
-  plan_.recompute_overhead =
-      train_program_.recompute_flops / (train_program_.forward_flops + train_program_.backward_flops);
-  plan_.lines = {{"weights", model_->store->bytes(), model_->store->mapped()},
-                 {"adapters", flat},
-                 {"gradients", flat},
-                 {"optimizer state", 2 * flat},
-                 {"saved activations", saved},
-                 {"recompute working set", arena - saved - chunk},
-                 {"loss chunk", chunk},
-                 {"workspace", ctx.workspace_bytes()},
-                 {"step constants", StepBuffers::bytes(model_->config, max_tokens)}};
+  const bool mapped = model_->store->mapped();
+  PlanRequest r{.weight_bytes = model_->store->bytes(),
+                .weights_mapped = mapped,
+                .trained_parameters = adapters.size(),
+                .workspace_bytes = ctx.workspace_bytes(),
+                .program_bytes = program_bytes(4 * flat + ctx.workspace_bytes() + (mapped ? 0 : model_->store->bytes())),
+                .max_tokens = max_tokens,
+                .loss_chunk_bytes = options.loss_chunk_bytes,
+                .checkpointing = options.checkpointing,
+                .schedule = options.schedule,
+                .limit = bantam::memory_limit(options.memory_limit, options.memory_reserve)};
+  const auto costs = [&] {
+    return options_.costs ? *options_.costs
+                          : calibrate(ctx, model_->config, options.dtype, adapters.config(), max_tokens);
+  };
+  plan_ = plan_training(graph_, r, costs, options.costs.has_value());
 }
 
 void Trainer::reserve() {
   if (arena_) return;
-  const size_t bytes = std::max(train_program_.peak, eval_program_.peak);
+  check_fits(plan_.memory);
+  const size_t bytes = plan_.arena();
   arena_.emplace(ctx_.backend(), std::vector<Arena::Region>{{kActivations, bytes}});
   buffers_.emplace(model_->config, max_tokens_);
   executor_.emplace(ctx_, graph_, model_->store, arena_->region(kActivations), bytes);
@@ -64,9 +64,9 @@ double weighted_sum(std::span<const float> losses, const Batch& batch) {
 double Trainer::accumulate(const Batch& batch, double weight_scale, uint64_t epoch) {
   reserve();
   const StepInputs& in = buffers_->fill(batch, weight_scale, options_.seed, epoch, true);
-  executor_->run(train_program_, in,
+  executor_->run(plan_.training.program, in,
                  {.adapters = &adapters_, .poison_dead = options_.poison_dead, .profile = profile_});
-  return weighted_sum(executor_->losses(train_program_, batch.tokens()), batch);
+  return weighted_sum(executor_->losses(plan_.training.program, batch.tokens()), batch);
 }
 
 StepResult Trainer::update(int64_t step, double lr) {
@@ -119,8 +119,8 @@ StepResult Trainer::train_step(const StepBatch& batch, int64_t step, double lr, 
 EvalResult Trainer::evaluate(const Batch& batch, std::vector<float>* per_token) {
   reserve();
   const StepInputs& in = buffers_->fill(batch, 1.0, options_.seed, 0, false);
-  executor_->run(eval_program_, in, {.adapters = &adapters_, .poison_dead = options_.poison_dead});
-  const auto losses = executor_->losses(eval_program_, batch.tokens());
+  executor_->run(plan_.evaluation, in, {.adapters = &adapters_, .poison_dead = options_.poison_dead});
+  const auto losses = executor_->losses(plan_.evaluation, batch.tokens());
   if (per_token) per_token->assign(losses.begin(), losses.end());
   EvalResult r;
   for (const float w : batch.weights) r.targets += w > 0;

@@ -11,7 +11,7 @@
 #include "comm.h"
 #include "executor.h"
 #include "lr_schedule.h"
-#include "memory_plan.h"
+#include "training_plan.h"
 
 namespace bantam {
 
@@ -26,6 +26,10 @@ struct TrainerOptions {
   size_t loss_chunk_bytes = size_t{128} << 20;
   AdamwOptions optimizer;
   uint64_t seed = 42;        ///< of the dropout masks
+  size_t memory_limit = 0;   ///< most bytes of the whole plan; 0: free memory less memory_reserve, for all but mapped files
+  size_t memory_reserve = size_t{512} << 20;
+  std::optional<Schedule> schedule;  ///< run this one, whatever `checkpointing` says (a resumed run's plan)
+  std::optional<CostModel> costs;    ///< of this machine; empty: measured when a schedule has to be solved for
   bool poison_dead = false;  ///< see RunOptions
 };
 
@@ -44,13 +48,14 @@ struct EvalResult {
 
 class Trainer {
  public:
-  /// Plans for micro-batches of up to max_tokens tokens; allocates nothing that grows with them. `adapters` must
-  /// outlive the trainer and fit the model. Error(usage) / Error(model) when options and model contradict each other.
+  /// Plans for micro-batches of up to max_tokens tokens; allocates nothing that grows with them. A plan that does not fit
+  /// is no error here: plan().fits() says it, reserve() refuses it. `adapters` must outlive the trainer and fit the model. Error(usage) / Error(model) when options and model contradict each other.
   Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const TrainerOptions& options,
           int64_t max_tokens);
 
-  const MemoryPlan& plan() const { return plan_; }
-  const Program& program() const { return train_program_; }
+  const MemoryPlan& plan() const { return plan_.memory; }
+  const TrainingPlan& training_plan() const { return plan_; }
+  const Program& program() const { return plan_.training.program; }
   const ModelGraph& graph() const { return graph_; }
   AdapterSet& adapters() { return adapters_; }
   int64_t max_tokens() const { return max_tokens_; }
@@ -80,8 +85,7 @@ class Trainer {
   TrainerOptions options_;
   int64_t max_tokens_;
   ModelGraph graph_;
-  Program train_program_, eval_program_;
-  MemoryPlan plan_;
+  TrainingPlan plan_;
   std::optional<Arena> arena_;
   std::optional<StepBuffers> buffers_;
   std::optional<Executor> executor_;

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule_text.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace bantam {
+
+using nlohmann::ordered_json;
+
+std::string schedule_to_json(const ModelGraph& model, const Schedule& schedule) {
+  ordered_json j;
+  j["name"] = schedule.name;
+  j["sets"] = ordered_json::array();
+  j["actions"] = ordered_json::array();
+  for (const Action& a : schedule.actions) {
+    if (a.kind == Action::Kind::backward) {
+      j["actions"].push_back("b " + std::to_string(a.stage));
+      continue;
+    }
+    ordered_json names = ordered_json::array();
+    for (size_t v = 0; v < a.keep.size(); ++v)
+      if (a.keep[v]) names.push_back(model.stages[static_cast<size_t>(a.stage)].values[v].name);
+    auto& sets = j["sets"];
+    const auto at = std::find(sets.begin(), sets.end(), names) - sets.begin();
+    if (at == static_cast<std::ptrdiff_t>(sets.size())) sets.push_back(names);
+    j["actions"].push_back("f " + std::to_string(a.stage) + " " + std::to_string(at));
+  }
+  return j.dump();
+}
+
+std::optional<Schedule> schedule_from_json(const ModelGraph& model, const std::string& text) {
+  const auto j = ordered_json::parse(text, nullptr, false);
+  if (!j.is_object() || !j.contains("name") || !j["name"].is_string() || !j.contains("sets") || !j["sets"].is_array() ||
+      !j.contains("actions") || !j["actions"].is_array())
+    return std::nullopt;
+  Schedule s{.name = j["name"].get<std::string>(), .actions = {}};
+  for (const auto& item : j["actions"]) {
+    if (!item.is_string()) return std::nullopt;
+    char kind = 0;
+    int stage = -1, set = -1;
+    const int n = std::sscanf(item.get_ref<const std::string&>().c_str(), "%c %d %d", &kind, &stage, &set);
+    if (stage < 0 || stage >= static_cast<int>(model.stages.size())) return std::nullopt;
+    if (kind == 'b' && n == 2) {
+      s.actions.push_back({Action::Kind::backward, stage, {}});
+      continue;
+    }
+    if (kind != 'f' || n != 3 || set < 0 || set >= static_cast<int>(j["sets"].size())) return std::nullopt;
+    const auto& values = model.stages[static_cast<size_t>(stage)].values;
+    SavedSet keep(values.size(), false);
+    for (const auto& name : j["sets"][static_cast<size_t>(set)]) {
+      const auto it = std::find_if(values.begin(), values.end(), [&](const ValueInfo& v) { return name == v.name; });
+      if (it == values.end()) return std::nullopt;
+      keep[static_cast<size_t>(it - values.begin())] = true;
+    }
+    s.actions.push_back({Action::Kind::forward, stage, std::move(keep)});
+  }
+  return s;
+}
+
+std::string schedule_strip(const ModelGraph& model, const Schedule& schedule) {
+  const auto analysis = analyse(model);
+  std::vector<char> at(model.stages.size(), ' ');
+  for (const Action& a : schedule.actions) {
+    const auto s = static_cast<size_t>(a.stage);
+    if (a.kind == Action::Kind::backward) break;  // what stays from the first pass is what fills memory
+    if (!analysis[s].has_backward) continue;
+    const LayerGraph& g = model.stages[s];
+    const SavedSet all = keep_all(g, analysis[s]);
+    const bool everything =
+        std::equal(all.begin(), all.end(), a.keep.begin(), [](bool need, bool have) { return !need || have; });
+    at[s] = everything ? '0' : a.keep == keep_input(g) ? 'I' : std::count(a.keep.begin(), a.keep.end(), true) ? 'S' : '.';
+  }
+  std::string out;
+  for (size_t s = 0; s + 1 < at.size(); ++s)
+    if (analysis[s].has_backward) out += at[s];
+  return out;
+}
+
+}  // namespace bantam

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Schedules as text: for plan.json, where a resumed run finds the schedule that it was planned with.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "schedule.h"
+
+namespace bantam {
+
+/// {"name": ..., "sets": [[names of kept values], ...], "actions": ["f STAGE SET" | "b STAGE", ...]}
+std::string schedule_to_json(const ModelGraph& model, const Schedule& schedule);
+/// Empty when the text is not of this model: a stage, a set or a value that it has not.
+std::optional<Schedule> schedule_from_json(const ModelGraph& model, const std::string& json);
+
+/// One letter per layer that runs backward, first layer first: what its first forward keeps.
+///   0 all that backward reads, S something, I its input alone, . nothing (computed again from a stage below)
+std::string schedule_strip(const ModelGraph& model, const Schedule& schedule);
+
+}  // namespace bantam

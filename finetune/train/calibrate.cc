@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "../../kernels/error.h"
+#include "../../kernels/hash.h"
+#include "../../quant/safetensors.h"
+#include "../model/model.h"
+#include "executor.h"
+
+namespace bantam {
+
+namespace {
+
+constexpr int kVersion = 1;  // of the measurement: bumped when ops or kernels change enough to measure again
+constexpr int64_t kLargestHidden = 1536, kLargestVocab = 8192, kMostTokens = 512;
+constexpr int kLayers = 2;  // the second is measured: it gives dx
+constexpr int kRounds = 3;
+
+// The same proportions; rates hardly change beyond this width, the time to measure them would.
+ModelConfig scaled_down(ModelConfig c) {
+  c.num_hidden_layers = kLayers;
+  c.vocab_size = std::min(c.vocab_size, kLargestVocab);
+  if (c.hidden_size <= kLargestHidden) return c;
+  const int64_t group = c.num_attention_heads / c.num_key_value_heads, before = c.hidden_size;
+  const int64_t wanted = std::max<int64_t>(1, c.num_attention_heads * kLargestHidden / before);
+  c.num_key_value_heads = std::max<int64_t>(1, wanted / group);
+  c.num_attention_heads = c.num_key_value_heads * group;
+  c.hidden_size = kLargestHidden;
+  c.intermediate_size = std::max<int64_t>(64, c.intermediate_size * kLargestHidden / before / 64 * 64);
+  return c;
+}
+
+// Values of a plausible size; what they are makes no difference to the time.
+std::shared_ptr<const WeightStore> some_weights(const ModelConfig& c) {
+  std::map<std::string, MemoryTensor> tensors;
+  uint64_t state = 1;
+  for (const SourceTensor& t : expected_tensors(c, DType::bf16)) {
+    MemoryTensor m;
+    m.shape = t.shape;
+    m.values.resize(static_cast<size_t>(t.rows() * t.cols()));
+    for (float& v : m.values) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      v = (static_cast<float>(state >> 40) * 0x1p-24f - 0.5f) * 0.1f;
+    }
+    tensors[t.name] = std::move(m);
+  }
+  return WeightStore::in_memory(*memory_source(std::move(tensors)), {});
+}
+
+std::string machine_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 1);
+  return "unknown";
+}
+
+}  // namespace
+
+CostModel calibrate(Context& ctx, const ModelConfig& full, DType dtype, const LoraConfig& lora, int64_t tokens) {
+  const ModelConfig c = scaled_down(full);
+  const int64_t t = std::clamp<int64_t>(tokens, 16, kMostTokens);
+  AdapterSet adapters(lora, linear_modules(c), 1);
+  const ModelGraph graph = build_model_graph(c, dtype, &adapters);
+  const ProgramOptions options{.max_tokens = t, .loss_chunk_bytes = size_t{16} << 20};
+  const Program program = compile(graph, training_schedule(graph, {CheckpointMode::full, {}}), options);
+  Arena arena(ctx.backend(), {{"calibration", program.peak}});
+  Executor executor(ctx, graph, some_weights(c), arena.region("calibration"), program.peak);
+  StepBuffers buffers(c, t);
+  Batch batch;
+  for (int64_t i = 0; i < t; ++i) {
+    batch.ids.push_back(static_cast<int32_t>(i % c.vocab_size));
+    batch.labels.push_back(static_cast<int32_t>((i * 7) % c.vocab_size));
+    batch.weights.push_back(1);
+    batch.positions.push_back(static_cast<int32_t>(i));
+  }
+  batch.cu_seqlens = {0, static_cast<int32_t>(t)};
+  batch.sample_ids = {1};
+
+  // By instruction the least of a few rounds; then per op: seconds over work.
+  std::vector<double> least(program.instrs.size(), 1e30);
+  for (int round = 0; round <= kRounds; ++round) {
+    size_t i = 0;
+    executor.run(program, buffers.fill(batch, 1.0 / static_cast<double>(t), 1, 0, true),
+                 {.adapters = &adapters, .profile = [&](const Instr&, const Op&, double s) {
+                    if (round > 0) least[i] = std::min(least[i], s);  // the first only warms up
+                    ++i;
+                  }});
+  }
+  std::map<std::string, std::pair<double, double>> sums;  // seconds, work
+  for (size_t i = 0; i < program.instrs.size(); ++i) {
+    const Instr& n = program.instrs[i];
+    const LayerGraph& g = graph.stages[static_cast<size_t>(n.stage)];
+    if (g.layer == 0) continue;
+    const Op& op = g.ops[static_cast<size_t>(n.op)];
+    auto& [seconds, work] = sums[CostModel::key(op, n.backward)];
+    seconds += least[i];
+    work += CostModel::work(c, g, op, n.backward, n.din[0].buffer >= 0, t);
+  }
+  CostModel m;
+  for (const auto& [key, s] : sums) m.set(key, s.second > 0 ? s.first / s.second : 0);
+  // The forward of the loss is not part of training; evaluation and plans ask for it.
+  for (const Op& op : graph.stages.back().ops)
+    if (info(op.kind).loss)
+      if (const auto it = sums.find(CostModel::key(op, true)); it != sums.end())
+        m.set(CostModel::key(op, false), it->second.first / it->second.second);
+  return m;
+}
+
+CostModel measured_costs(Context& ctx, const ModelConfig& full, DType dtype, const LoraConfig& lora, int64_t tokens,
+                         const std::filesystem::path& cache_dir) {
+  const ModelConfig c = scaled_down(full);
+  const std::string key =
+      str("v", kVersion, machine_name(), " ", ctx.backend().name, " ", name_of(ctx.isa()), " threads ", ctx.num_threads(),
+          " ", c.model_type, " ", c.hidden_size, " ", c.intermediate_size, " ", c.num_attention_heads, "/",
+          c.num_key_value_heads, "x", c.head_dim, " vocab ", c.vocab_size, " dtype ", dtype == DType::bf16 ? "bf16" : "f32",
+          " r ", lora.r, " dropout ", lora.lora_dropout > 0, " tokens ", std::clamp<int64_t>(tokens, 16, kMostTokens));
+  const auto path = cache_dir / "rates" / (hex64(fnv1a(key)) + ".json");
+  if (std::ifstream in(path); in) {
+    const auto j = nlohmann::json::parse(in, nullptr, false);
+    if (j.is_object() && j.value("key", "") == key && j.contains("rates") && j["rates"].is_object()) {
+      CostModel m;
+      bool good = true;
+      for (const auto& [name, rate] : j["rates"].items()) {
+        good = good && rate.is_number() && rate.get<double>() >= 0;
+        if (good) m.set(name, rate.get<double>());
+      }
+      if (good) return m;
+    }
+  }
+  const CostModel m = calibrate(ctx, full, dtype, lora, tokens);
+  nlohmann::ordered_json j;
+  j["key"] = key;
+  for (const auto& [name, rate] : m.rates()) j["rates"][name] = rate;
+  try {
+    std::filesystem::create_directories(path.parent_path());
+    write_file_atomically(path, j.dump(1));
+  } catch (const std::exception&) {
+    // The next run measures again.
+  }
+  return m;
+}
+
+}  // namespace bantam

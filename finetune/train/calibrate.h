@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine's rates for each op of a model's layers, measured by running one layer of that shape (scaled down where it
+// is large) forward, again and backward. Takes well under a second, once per machine and shape.
+#pragma once
+#include <filesystem>
+
+#include "../../lora/lora_config.h"
+#include "../recompute/cost_model.h"
+
+namespace bantam {
+
+/// Measures. `tokens`: of the micro-batches to come; a few hundred are enough to measure on.
+CostModel calibrate(Context& ctx, const ModelConfig& config, DType dtype, const LoraConfig& lora, int64_t tokens);
+
+/// From `cache_dir`/rates where this machine has measured that shape before (key: processor, tier, threads, sizes,
+/// dtype, LoRA); else calibrate(), kept there when the folder can be written.
+CostModel measured_costs(Context& ctx, const ModelConfig& config, DType dtype, const LoraConfig& lora, int64_t tokens,
+                         const std::filesystem::path& cache_dir);
+
+}  // namespace bantam

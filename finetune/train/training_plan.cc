@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training_plan.h"
+
+#include <algorithm>
+
+#include "../../kernels/error.h"
+#include "executor.h"
+
+namespace bantam {
+
+namespace {
+
+constexpr double kNominalRate = 1e11;  // for shares of FLOPs, where seconds are not wanted
+
+void fill_lines(const ModelGraph& model, const PlanRequest& r, TrainingPlan& plan) {
+  const size_t flat = static_cast<size_t>(r.trained_parameters) * sizeof(float);
+  const Program& p = plan.training.program;
+  const size_t saved = p.saved_at_peak, chunk = p.scratch_at_peak;
+  MemoryPlan& m = plan.memory;
+  m.lines = {{"weights", r.weight_bytes, r.weights_mapped},
+             {"adapters", flat},
+             {"gradients", flat},
+             {"optimizer state", 2 * flat},
+             {"saved activations", saved},
+             {"recompute working set", plan.arena() - saved - chunk},
+             {"loss chunk", chunk},
+             {"workspace", r.workspace_bytes},
+             {"step constants", StepBuffers::bytes(model.config, r.max_tokens)},
+             {"program, tokenizer, data", r.program_bytes}};
+  m.schedule = p.schedule;
+  m.limit = r.limit;
+}
+
+}  // namespace
+
+TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const std::function<CostModel()>& costs,
+                           bool want_seconds) {
+  const ProgramOptions options{.max_tokens = r.max_tokens, .loss_chunk_bytes = r.loss_chunk_bytes};
+  TrainingPlan plan;
+  plan.evaluation = compile(model, evaluation_schedule(model), options);
+  const auto planned = [&](const Schedule& s) {
+    plan.training.schedule = s;
+    plan.training.program = compile(model, s, options);
+    fill_lines(model, r, plan);
+  };
+  const bool automatic = !r.schedule && r.checkpointing.mode == CheckpointMode::automatic;
+  std::optional<CostModel> measured;
+  if (want_seconds) measured = costs();
+  if (!automatic) {
+    planned(r.schedule ? *r.schedule : training_schedule(model, r.checkpointing));
+  } else {
+    Schedule everything = training_schedule(model, {CheckpointMode::off, {}});
+    everything.name = "auto";
+    planned(everything);
+    if (!plan.memory.fits()) {
+      if (!measured) measured = costs();
+      const size_t others = plan.memory.need() - plan.arena();
+      const size_t budget = r.limit.bytes - std::min(r.limit.bytes, others);
+      const SchedulePlanner planner(model, *measured, options);
+      std::optional<PlannedSchedule> found;
+      if (budget >= plan.evaluation.peak) found = planner.automatic(budget);
+      plan.training = found ? std::move(*found) : planner.leanest();
+      plan.training.schedule.name = plan.training.program.schedule = "auto";
+      fill_lines(model, r, plan);
+    }
+  }
+  plan.training.cost = cost_of(plan.training.program, model, measured ? *measured : CostModel::assume(kNominalRate));
+  const ProgramCost& c = plan.training.cost;
+  plan.memory.recompute_overhead = c.overhead();
+  if (measured) {
+    plan.memory.forward_seconds = c.forward;
+    plan.memory.recompute_seconds = c.recompute;
+    plan.memory.backward_seconds = c.backward;
+  }
+  return plan;
+}
+
+size_t program_bytes(size_t counted) {
+  constexpr size_t kStep = size_t{4} << 20, kLeast = size_t{8} << 20;
+  const size_t now = process_memory().anonymous;
+  return std::max(kLeast, (now - std::min(now, counted) + kStep - 1) / kStep * kStep);
+}
+
+}  // namespace bantam

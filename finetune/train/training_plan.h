@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training will hold and take, from shapes alone: no weights, no device memory. The trainer is built from it;
+// `bantam plan` prints it for models and machines that are not here.
+#pragma once
+#include <functional>
+#include <optional>
+
+#include "../model/model.h"
+#include "../recompute/schedule_planner.h"
+#include "memory_plan.h"
+
+namespace bantam {
+
+struct PlanRequest {
+  size_t weight_bytes = 0;
+  bool weights_mapped = true;
+  int64_t trained_parameters = 0;
+  size_t workspace_bytes = 0;  ///< Context::workspace_bytes()
+  size_t program_bytes = 0;    ///< the process beside all that: code's data, tokenizer, datasets
+  int64_t max_tokens = 0;      ///< of the largest micro-batch
+  size_t loss_chunk_bytes = size_t{128} << 20;
+  CheckpointPolicy checkpointing;
+  std::optional<Schedule> schedule;  ///< this one, whatever `checkpointing` says
+  MemoryLimit limit;                 ///< what auto solves for
+};
+
+struct TrainingPlan {
+  MemoryPlan memory;
+  PlannedSchedule training;
+  Program evaluation;
+  size_t arena() const { return std::max(training.program.peak, evaluation.peak); }
+};
+
+/// `costs` is asked for only where a schedule has to be solved or `want_seconds`; without it seconds are zero and the
+/// overhead is in FLOPs. With auto: the fastest schedule within the limit; where none fits, the leanest one that keeps
+/// each layer's input or less (memory.fits() is false then).
+TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& request, const std::function<CostModel()>& costs,
+                           bool want_seconds);
+
+/// What this process holds beside the parts of a plan: `counted` bytes of those are allocated already. Rounded up to
+/// 4 MiB, so that equal runs plan alike.
+size_t program_bytes(size_t counted);
+
+}  // namespace bantam
