@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost_model.h"
 
+#include <algorithm>
+
 #include "../../kernels/error.h"
 #include "../model/op_kind.h"
 
@@ -31,6 +33,12 @@ double CostModel::seconds(const ModelConfig& config, const LayerGraph& graph, co
   return products ? units / assumed_ : units * kFlopsPerByte / assumed_;
 }
 
+double CostModel::seconds_per_kept_byte() const {
+  const auto it = per_unit_.find(kKept);
+  if (it != per_unit_.end()) return it->second;
+  return assumed_ > 0 ? 2 * kFlopsPerByte / assumed_ : 0;
+}
+
 ProgramCost cost_of(const Program& program, const ModelGraph& model, const CostModel& costs) {
   ProgramCost c;
   for (const ActionSpan& a : program.actions) {
@@ -44,6 +52,17 @@ ProgramCost cost_of(const Program& program, const ModelGraph& model, const CostM
       sum += s;
     }
     c.actions.push_back(sum);
+  }
+  // Actions follow each other, so the one in which a buffer ends is found by its first instruction.
+  for (const Buffer& b : program.buffers) {
+    if (!b.saved) continue;
+    const auto after = std::upper_bound(program.actions.begin(), program.actions.end(), b.last,
+                                        [](int t, const ActionSpan& a) { return t < a.first; });
+    const auto action = static_cast<size_t>(after - program.actions.begin()) - 1;
+    if (b.first >= program.actions[action].first) continue;  // made and read by one action
+    const double s = static_cast<double>(b.bytes) * costs.seconds_per_kept_byte();
+    c.backward += s;
+    c.actions[action] += s;
   }
   return c;
 }

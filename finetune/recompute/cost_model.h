@@ -20,6 +20,11 @@ class CostModel {
   double seconds(const ModelConfig& config, const LayerGraph& graph, const Op& op, bool backward, bool dx,
                  int64_t tokens) const;
 
+  /// Seconds per byte that a value costs which is kept from forward to backward: by then it has left the caches, so it is
+  /// written to memory and read again.
+  double seconds_per_kept_byte() const;
+  static constexpr const char* kKept = "kept byte";
+
   /// A measurement: `seconds` for what `work` counts. Later ones of the same op replace earlier ones.
   void set(const std::string& key, double seconds_per_unit) { per_unit_[key] = seconds_per_unit; }
   const std::map<std::string, double>& rates() const { return per_unit_; }
@@ -35,12 +40,11 @@ class CostModel {
   std::map<std::string, double> per_unit_;
 };
 
-/// Seconds of a program at max_tokens.
+/// Seconds of a program at max_tokens. Moving kept values to memory and back counts to the backward that reads them.
 struct ProgramCost {
   double forward = 0, recompute = 0, backward = 0;
   std::vector<double> actions;  ///< by action of the schedule
   double total() const { return forward + recompute + backward; }
-  double overhead() const { return recompute / (forward + backward); }
 };
 ProgramCost cost_of(const Program& program, const ModelGraph& model, const CostModel& costs);
 

@@ -2,6 +2,8 @@
 #include "calibrate.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,9 +19,9 @@ namespace bantam {
 namespace {
 
 constexpr int kVersion = 1;  // of the measurement: bumped when ops or kernels change enough to measure again
-constexpr int64_t kLargestHidden = 1536, kLargestVocab = 8192, kMostTokens = 512;
+constexpr int64_t kLargestHidden = 1024, kLargestVocab = 8192, kMostTokens = 1024;
 constexpr int kLayers = 2;  // the second is measured: it gives dx
-constexpr int kRounds = 3;
+constexpr int kRounds = 2;
 
 // The same proportions; rates hardly change beyond this width, the time to measure them would.
 ModelConfig scaled_down(ModelConfig c) {
@@ -33,6 +35,17 @@ ModelConfig scaled_down(ModelConfig c) {
   c.hidden_size = kLargestHidden;
   c.intermediate_size = std::max<int64_t>(64, c.intermediate_size * kLargestHidden / before / 64 * 64);
   return c;
+}
+
+int64_t measured_tokens(const CalibrationShape& s) {
+  return std::clamp<int64_t>(s.tokens, 16, kMostTokens);
+}
+
+// As many rows a chunk as with the whole vocabulary.
+size_t scaled_chunk(const CalibrationShape& s, const ModelConfig& c) {
+  return std::max<size_t>(1, static_cast<size_t>(static_cast<double>(s.loss_chunk_bytes) *
+                                                 static_cast<double>(c.vocab_size) /
+                                                 static_cast<double>(s.config.vocab_size)));
 }
 
 // Values of a plausible size; what they are makes no difference to the time.
@@ -52,6 +65,20 @@ std::shared_ptr<const WeightStore> some_weights(const ModelConfig& c) {
   return WeightStore::in_memory(*memory_source(std::move(tensors)), {});
 }
 
+// Through memory, not caches: a buffer of many times their size.
+double copy_seconds_per_byte() {
+  constexpr size_t kBytes = size_t{96} << 20;
+  std::vector<char> from(kBytes, 1), to(kBytes, 2);
+  double least = 1e30;
+  for (int round = 0; round < 3; ++round) {
+    const auto t0 = std::chrono::steady_clock::now();
+    std::memcpy(to.data(), from.data(), kBytes);
+    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count());
+    from[static_cast<size_t>(round)] = to[kBytes / 2];
+  }
+  return least / static_cast<double>(kBytes);
+}
+
 std::string machine_name() {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);)
@@ -61,12 +88,12 @@ std::string machine_name() {
 
 }  // namespace
 
-CostModel calibrate(Context& ctx, const ModelConfig& full, DType dtype, const LoraConfig& lora, int64_t tokens) {
-  const ModelConfig c = scaled_down(full);
-  const int64_t t = std::clamp<int64_t>(tokens, 16, kMostTokens);
-  AdapterSet adapters(lora, linear_modules(c), 1);
-  const ModelGraph graph = build_model_graph(c, dtype, &adapters);
-  const ProgramOptions options{.max_tokens = t, .loss_chunk_bytes = size_t{16} << 20};
+CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
+  const ModelConfig c = scaled_down(shape.config);
+  const int64_t t = measured_tokens(shape);
+  AdapterSet adapters(shape.lora, linear_modules(c), 1);
+  const ModelGraph graph = build_model_graph(c, shape.dtype, &adapters);
+  const ProgramOptions options{.max_tokens = t, .loss_chunk_bytes = scaled_chunk(shape, c)};
   const Program program = compile(graph, training_schedule(graph, {CheckpointMode::full, {}}), options);
   Arena arena(ctx.backend(), {{"calibration", program.peak}});
   Executor executor(ctx, graph, some_weights(c), arena.region("calibration"), program.peak);
@@ -108,17 +135,18 @@ CostModel calibrate(Context& ctx, const ModelConfig& full, DType dtype, const Lo
     if (info(op.kind).loss)
       if (const auto it = sums.find(CostModel::key(op, true)); it != sums.end())
         m.set(CostModel::key(op, false), it->second.first / it->second.second);
+  m.set(CostModel::kKept, copy_seconds_per_byte());
   return m;
 }
 
-CostModel measured_costs(Context& ctx, const ModelConfig& full, DType dtype, const LoraConfig& lora, int64_t tokens,
-                         const std::filesystem::path& cache_dir) {
-  const ModelConfig c = scaled_down(full);
+CostModel measured_costs(Context& ctx, const CalibrationShape& shape, const std::filesystem::path& cache_dir) {
+  const ModelConfig c = scaled_down(shape.config);
   const std::string key =
       str("v", kVersion, machine_name(), " ", ctx.backend().name, " ", name_of(ctx.isa()), " threads ", ctx.num_threads(),
           " ", c.model_type, " ", c.hidden_size, " ", c.intermediate_size, " ", c.num_attention_heads, "/",
-          c.num_key_value_heads, "x", c.head_dim, " vocab ", c.vocab_size, " dtype ", dtype == DType::bf16 ? "bf16" : "f32",
-          " r ", lora.r, " dropout ", lora.lora_dropout > 0, " tokens ", std::clamp<int64_t>(tokens, 16, kMostTokens));
+          c.num_key_value_heads, "x", c.head_dim, " vocab ", c.vocab_size, " dtype ", name_of(shape.dtype), " r ",
+          shape.lora.r, " dropout ", shape.lora.lora_dropout > 0, " tokens ", measured_tokens(shape), " chunk ",
+          scaled_chunk(shape, c));
   const auto path = cache_dir / "rates" / (hex64(fnv1a(key)) + ".json");
   if (std::ifstream in(path); in) {
     const auto j = nlohmann::json::parse(in, nullptr, false);
@@ -132,7 +160,7 @@ CostModel measured_costs(Context& ctx, const ModelConfig& full, DType dtype, con
       if (good) return m;
     }
   }
-  const CostModel m = calibrate(ctx, full, dtype, lora, tokens);
+  const CostModel m = calibrate(ctx, shape);
   nlohmann::ordered_json j;
   j["key"] = key;
   for (const auto& [name, rate] : m.rates()) j["rates"][name] = rate;

@@ -9,12 +9,19 @@
 
 namespace bantam {
 
-/// Measures. `tokens`: of the micro-batches to come; a few hundred are enough to measure on.
-CostModel calibrate(Context& ctx, const ModelConfig& config, DType dtype, const LoraConfig& lora, int64_t tokens);
+struct CalibrationShape {
+  ModelConfig config;
+  DType dtype = DType::bf16;
+  LoraConfig lora;
+  int64_t tokens = 0;  ///< of the micro-batches to come; about a thousand are enough to measure on
+  size_t loss_chunk_bytes = size_t{128} << 20;
+};
+
+/// Measures.
+CostModel calibrate(Context& ctx, const CalibrationShape& shape);
 
 /// From `cache_dir`/rates where this machine has measured that shape before (key: processor, tier, threads, sizes,
 /// dtype, LoRA); else calibrate(), kept there when the folder can be written.
-CostModel measured_costs(Context& ctx, const ModelConfig& config, DType dtype, const LoraConfig& lora, int64_t tokens,
-                         const std::filesystem::path& cache_dir);
+CostModel measured_costs(Context& ctx, const CalibrationShape& shape, const std::filesystem::path& cache_dir);
 
 }  // namespace bantam

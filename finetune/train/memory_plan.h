@@ -26,7 +26,7 @@ MemoryLimit memory_limit(size_t limit, size_t reserve);
 struct MemoryPlan {
   std::vector<MemoryLine> lines;
   std::string schedule;           ///< name of the recompute schedule
-  double recompute_overhead = 0;  ///< planned: seconds of recompute over the seconds of a step without
+  double recompute_overhead = 0;  ///< planned: seconds over those of a step that rebuilds nothing, less 1
   double forward_seconds = 0, recompute_seconds = 0, backward_seconds = 0;  ///< of the largest micro-batch; 0: unknown
   MemoryLimit limit;
   size_t total() const;

@@ -37,7 +37,7 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
                 .limit = bantam::memory_limit(options.memory_limit, options.memory_reserve)};
   const auto costs = [&] {
     return options_.costs ? *options_.costs
-                          : calibrate(ctx, model_->config, options.dtype, adapters.config(), max_tokens);
+                          : calibrate(ctx, {model_->config, options.dtype, adapters.config(), max_tokens, options.loss_chunk_bytes});
   };
   plan_ = plan_training(graph_, r, costs, options.costs.has_value());
 }

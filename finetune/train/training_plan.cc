@@ -64,9 +64,13 @@ TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const 
       fill_lines(model, r, plan);
     }
   }
-  plan.training.cost = cost_of(plan.training.program, model, measured ? *measured : CostModel::assume(kNominalRate));
+  const CostModel rates = measured ? *measured : CostModel::assume(kNominalRate);
+  plan.training.cost = cost_of(plan.training.program, model, rates);
   const ProgramCost& c = plan.training.cost;
-  plan.memory.recompute_overhead = c.overhead();
+  ProgramOptions unplaced = options;
+  unplaced.place = false;
+  const Program nothing_again = compile(model, training_schedule(model, {CheckpointMode::off, {}}), unplaced);
+  plan.memory.recompute_overhead = c.total() / cost_of(nothing_again, model, rates).total() - 1;
   if (measured) {
     plan.memory.forward_seconds = c.forward;
     plan.memory.recompute_seconds = c.recompute;

@@ -32,7 +32,7 @@ struct TrainingPlan {
 };
 
 /// `costs` is asked for only where a schedule has to be solved or `want_seconds`; without it seconds are zero and the
-/// overhead is in FLOPs. With auto: the fastest schedule within the limit; where none fits, the leanest one that keeps
+/// overhead is one of FLOPs and bytes at nominal rates. With auto: the fastest schedule within the limit; where none fits, the leanest one that keeps
 /// each layer's input or less (memory.fits() is false then).
 TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& request, const std::function<CostModel()>& costs,
                            bool want_seconds);
