@@ -12,14 +12,7 @@ namespace bantam {
 AdapterSet::AdapterSet(const LoraConfig& config, const std::vector<Module>& modules, uint64_t seed,
                        const std::vector<Extra>& extra)
     : config_(config) {
-  if (config.r < 1) throw Error(ErrorCode::usage, str("lora_r: found ", config.r, ", expected >= 1"));
-  for (const auto& m : modules) {
-    Adapter a{m.path, static_cast<int>(parameters_.size()), static_cast<int>(parameters_.size()) + 1};
-    adapter_index_[m.path] = static_cast<int>(adapters_.size());
-    adapters_.push_back(std::move(a));
-    add(m.path + ".lora_A.weight", config.r, m.in);
-    add(m.path + ".lora_B.weight", m.out, config.r);
-  }
+  add_modules(modules);
   for (const auto& e : extra) add(e.name, e.rows, e.cols);
   const auto n = static_cast<size_t>(size_);
   values_.assign(n, 0);
@@ -42,6 +35,24 @@ AdapterSet::AdapterSet(const LoraConfig& config, const std::vector<Module>& modu
       throw Error(ErrorCode::internal,
                   str("parameter ", e.name, ": ", e.values.size(), " start values for ", p.size(), " elements"));
     std::copy(e.values.begin(), e.values.end(), values_.begin() + p.offset);
+  }
+}
+
+AdapterSet AdapterSet::shapes(const LoraConfig& config, const std::vector<Module>& modules) {
+  AdapterSet a;
+  a.config_ = config;
+  a.add_modules(modules);
+  return a;
+}
+
+void AdapterSet::add_modules(const std::vector<Module>& modules) {
+  if (config_.r < 1) throw Error(ErrorCode::usage, str("lora_r: found ", config_.r, ", expected >= 1"));
+  for (const auto& m : modules) {
+    Adapter a{m.path, static_cast<int>(parameters_.size()), static_cast<int>(parameters_.size()) + 1};
+    adapter_index_[m.path] = static_cast<int>(adapters_.size());
+    adapters_.push_back(std::move(a));
+    add(m.path + ".lora_A.weight", config_.r, m.in);
+    add(m.path + ".lora_B.weight", m.out, config_.r);
   }
 }
 

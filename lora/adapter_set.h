@@ -48,6 +48,9 @@ class AdapterSet {
   AdapterSet(const LoraConfig& config, const std::vector<Module>& modules, uint64_t seed,
              const std::vector<Extra>& extra = {});
 
+  /// Names and shapes without the buffers: for plans. values(), grads() and moments are empty.
+  static AdapterSet shapes(const LoraConfig& config, const std::vector<Module>& modules);
+
   const LoraConfig& config() const { return config_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<Adapter>& adapters() const { return adapters_; }
@@ -72,7 +75,9 @@ class AdapterSet {
   TensorView grad(int parameter);
 
  private:
+  AdapterSet() = default;
   void add(const std::string& name, int64_t rows, int64_t cols);
+  void add_modules(const std::vector<Module>& modules);
 
   LoraConfig config_;
   std::vector<Parameter> parameters_;

@@ -146,6 +146,7 @@ std::string format_value(const KeySpec& key, const KeyValue& value) {
     std::string operator()(int64_t v) const { return key.type == KeyType::size ? format_size(v) : std::to_string(v); }
     std::string operator()(double v) const { return format_number(v); }
     std::string operator()(const std::string& v) const {
+      if (key.type == KeyType::choice && v.find(": ") != std::string::npos) return "{" + v + "}";
       const bool plain = key.type == KeyType::choice || std::count(key.words.begin(), key.words.end(), v) > 0;
       return plain ? v : quote_yaml(v);
     }

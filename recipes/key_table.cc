@@ -56,6 +56,22 @@ KeySpec with_field(KeySpec key) {
   return key;
 }
 
+/// gradient_checkpointing: its mode, and for every_n the number with it, as "every_n: 4".
+KeySpec with_every_n(KeySpec key) {
+  key.set = [](Recipe& recipe, const KeySpec& k, const KeyValue& value) {
+    const std::string& text = std::get<std::string>(value);
+    const size_t colon = text.find(':');
+    Field<&Recipe::gradient_checkpointing>::set(recipe, k, text.substr(0, colon));
+    if (colon != std::string::npos) recipe.every_n = std::stoll(text.substr(colon + 1));
+  };
+  key.get = [](const Recipe& recipe, const KeySpec& k) -> KeyValue {
+    const KeyValue name = Field<&Recipe::gradient_checkpointing>::get(recipe, k);
+    if (recipe.gradient_checkpointing != Recipe::Checkpointing::every_n) return name;
+    return "every_n: " + std::to_string(recipe.every_n);
+  };
+  return key;
+}
+
 Range at_least(double min) {
   return {.min = min};
 }
@@ -329,17 +345,18 @@ void add_data(List& t) {
 }
 
 void add_memory(List& t) {
-  t.push_back(with_field<&Recipe::gradient_checkpointing>(
+  t.push_back(with_every_n(
       {.name = "gradient_checkpointing",
        .section = "memory",
        .type = KeyType::choice,
        .help = "Which activations are kept for the backward pass. true: each layer's input, the rest is computed "
                "again; false: "
-               "all; selective: all but what is nearly free to compute again; auto: true in this version. Results do "
-               "not change.",
+               "all; selective: all but what is nearly free to compute again; sqrt, {every_n: k}: the input of every "
+               "sqrt(layers)-th, k-th layer; auto: the fastest schedule that fits into memory_limit. Results do not "
+               "change.",
        .changes_results = kNoResult,
        .resume = Resume::free,
-       .values = {{"auto"}, {"true"}, {"false"}, {"selective"}, {"sqrt", Since::plan}, {"every_n", Since::plan}},
+       .values = {{"auto"}, {"true"}, {"false"}, {"selective"}, {"sqrt"}, {"every_n"}},
        .aliases = {{"enable_activation_checkpointing"},
                    {"grad_checkpoint"},
                    {"recompute"},
@@ -388,13 +405,13 @@ void add_memory(List& t) {
                .changes_results = kNoResult,
                .resume = Resume::free,
                .later_default = "false"});
-  t.push_back({.name = "on_does_not_fit",
-               .section = "memory",
-               .type = KeyType::choice,
-               .help = "What to do when the plan is over the limit.",
-               .since = Since::plan,
-               .values = {{"error"}, {"adjust", Since::plan}},
-               .later_default = "error"});
+  t.push_back(with_field<&Recipe::on_does_not_fit>(
+      {.name = "on_does_not_fit",
+       .section = "memory",
+       .type = KeyType::choice,
+       .help = "When the plan is over the limit. error: stop, and say what would fit; adjust: checkpointing on, a smaller "
+               "loss chunk, then smaller micro-batches with more accumulation. Rows are never cut shorter for it.",
+       .values = {{"error"}, {"adjust"}}}));
 }
 
 void add_training(List& t) {
@@ -402,10 +419,11 @@ void add_training(List& t) {
       {.name = "micro_batch_size",
        .section = "training",
        .type = KeyType::integer,
-       .help = "Rows (or strips of packed rows) that are computed at once: time per row falls, memory grows.",
+       .help = "Rows (or strips of packed rows) that are computed at once: time per row falls, memory grows. auto: the "
+               "largest that fits, with effective_batch_size.",
        .range = from_to(1, 1 << 20),
-       .aliases = {{"per_device_train_batch_size"}},
-       .refusals = {{"auto", "known, not available in this version"}}}));
+       .word = "auto",
+       .aliases = {{"per_device_train_batch_size"}}}));
   t.push_back(
       with_field<&Recipe::gradient_accumulation_steps>({.name = "gradient_accumulation_steps",
                                                         .section = "training",
@@ -506,12 +524,11 @@ void add_training(List& t) {
        .help = "Steps in which the learning rate rises: a count, or a fraction below 1 of all steps.",
        .range = at_least(0),
        .aliases = {{"warmup_ratio", AliasKind::fraction}}}));
-  t.push_back({.name = "longest_batch_first",
-               .section = "training",
-               .type = KeyType::boolean,
-               .help = "Start with the longest batch.",
-               .since = Since::plan,
-               .later_default = "true"});
+  t.push_back(with_field<&Recipe::longest_batch_first>(
+      {.name = "longest_batch_first",
+       .section = "training",
+       .type = KeyType::boolean,
+       .help = "The step with the longest micro-batch comes first, so that the worst case is over at once."}));
   t.push_back(with_field<&Recipe::seed>({.name = "seed",
                                          .section = "training",
                                          .type = KeyType::integer,

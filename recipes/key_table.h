@@ -16,7 +16,7 @@ namespace bantam {
 /// Which part of the program brings a key or a value.
 enum class Since { main, plan, data, models, rel, cuda };
 constexpr bool available(Since since) {
-  return since == Since::main;
+  return since <= Since::plan;
 }
 
 enum class KeyType {

@@ -105,10 +105,8 @@ std::optional<KeyValue> ValueReader::read(const KeySpec& key, const YamlNode& no
     case KeyType::opaque:
       return issue(node, str("found ", describe(node), ": ", kNotAvailable));
     case KeyType::choice:
-      // gradient_checkpointing: {every_n: k}
-      if (node.kind == Kind::map && node.entries.size() == 1) {
-        return read_choice(key, node.entries[0].first, node.entries[0].first.text);
-      }
+      if (node.kind == Kind::map && node.entries.size() == 1 && node.entries[0].second.kind == Kind::scalar)
+        return read_with_number(key, node, node.entries[0].first.text, node.entries[0].second.text);
       break;
     default:
       break;
@@ -152,8 +150,16 @@ std::optional<KeyValue> ValueReader::read_scalar(const KeySpec& key, const YamlN
       }
       break;
     }
-    case KeyType::choice:
+    case KeyType::choice: {
+      // As a flag: every_n:4 or every_n=4.
+      const size_t sign = text.find_first_of(":=");
+      if (sign != std::string::npos && text.starts_with("every_n")) {
+        std::string number = text.substr(sign + 1);
+        number.erase(0, std::min(number.find_first_not_of(' '), number.size()));
+        return read_with_number(key, node, text.substr(0, sign), number);
+      }
       return read_choice(key, node, text);
+    }
     case KeyType::text:
     case KeyType::path:
       if (!text.empty()) return text;
@@ -164,8 +170,21 @@ std::optional<KeyValue> ValueReader::read_scalar(const KeySpec& key, const YamlN
   return issue(node, complaint);
 }
 
+// gradient_checkpointing: {every_n: k}
+std::optional<KeyValue> ValueReader::read_with_number(const KeySpec& key, const YamlNode& node, const std::string& name,
+                                                      const std::string& number) {
+  const bool known = name == "every_n" && std::any_of(key.values.begin(), key.values.end(),
+                                                      [&](const ChoiceValue& v) { return v.name == name; });
+  if (!known) return issue(node, found_expected(key, show(name + ": " + number)));
+  const auto v = parse_integer(number);
+  if (!v || *v < 1 || *v > 1 << 20)
+    return issue(node, str("found ", show(name + ": " + number), ", expected every_n: a whole number of layers, from 1"));
+  return KeyValue(name + ": " + std::to_string(*v));
+}
+
 std::optional<KeyValue> ValueReader::read_choice(const KeySpec& key, const YamlNode& node, std::string text) {
   std::vector<std::string> names;
+  if (text == "every_n") return issue(node, str("found ", show(text), ", expected {every_n: layers}, for example {every_n: 2}"));
   for (const ChoiceValue& value : key.values) {
     if (value.name == text) {
       if (available(value.since) || !key.has_field()) return text;

@@ -25,6 +25,8 @@ struct ValueReader {
 
  private:
   std::optional<KeyValue> read_scalar(const KeySpec& key, const YamlNode& node);
+  std::optional<KeyValue> read_with_number(const KeySpec& key, const YamlNode& node, const std::string& name,
+                                           const std::string& number);
   std::optional<KeyValue> read_choice(const KeySpec& key, const YamlNode& node, std::string text);
   std::optional<KeyValue> read_list(const KeySpec& key, const YamlNode& node);
   std::optional<KeyValue> read_targets(const KeySpec& key, const YamlNode& node);

@@ -17,6 +17,7 @@ struct Recipe {
   enum class DatasetType : uint8_t { automatic, prompt_completion, text, chat, alpaca };
   enum class ExcessLength : uint8_t { drop, truncate, split, raise };
   enum class Checkpointing : uint8_t { automatic, on, off, selective, sqrt, every_n };
+  enum class DoesNotFit : uint8_t { error, adjust };
   enum class Optimizer : uint8_t { adamw, adamw_8bit };
   enum class LrScheduler : uint8_t { cosine, linear, constant, cosine_with_min_lr, wsd, polynomial, inverse_sqrt };
 
@@ -58,16 +59,19 @@ struct Recipe {
   bool sample_packing = true;
 
   // memory
-  Checkpointing gradient_checkpointing = Checkpointing::automatic;  ///< load_recipe turns automatic into on
+  Checkpointing gradient_checkpointing = Checkpointing::automatic;
+  int64_t every_n = 1;                                              ///< layers a segment, of Checkpointing::every_n
   std::vector<std::string> selective_checkpointing;                 ///< values to save; empty: the built-in choice
   std::optional<int64_t> memory_limit;                              ///< bytes; none: auto
   int64_t memory_reserve = int64_t{512} << 20;                      ///< bytes left free when memory_limit is auto
   int64_t loss_chunk_bytes = int64_t{128} << 20;
+  DoesNotFit on_does_not_fit = DoesNotFit::error;
 
   // training
-  int64_t micro_batch_size = 1;
+  std::optional<int64_t> micro_batch_size = 1;  ///< none: auto, the largest that fits; with effective_batch_size only
   int64_t gradient_accumulation_steps = 8;
-  std::optional<int64_t> effective_batch_size;  ///< load_recipe turns it into gradient_accumulation_steps
+  /// load_recipe turns it into gradient_accumulation_steps, where micro_batch_size is a number.
+  std::optional<int64_t> effective_batch_size;
   double num_epochs = 3;
   std::optional<int64_t> max_steps;  ///< takes precedence over num_epochs
   Optimizer optimizer = Optimizer::adamw;
@@ -79,6 +83,7 @@ struct Recipe {
   double max_grad_norm = 1.0;  ///< 0: no clipping
   LrScheduler lr_scheduler = LrScheduler::cosine;
   double warmup_steps = 0.03;  ///< steps, or a fraction below 1 of all steps
+  bool longest_batch_first = true;
   int64_t seed = 42;
 
   // eval

@@ -97,8 +97,15 @@ class Resolver {
   }
 
   void batch() {
+    if (!recipe_.micro_batch_size && !recipe_.effective_batch_size) {
+      if (const Setting* s = given("micro_batch_size"))
+        fail(*s, "found auto, which needs effective_batch_size (rows per optimiser step) instead of "
+                 "gradient_accumulation_steps");
+      return;
+    }
     if (!recipe_.effective_batch_size) return;
-    const int64_t rows = *recipe_.effective_batch_size, micro = recipe_.micro_batch_size;
+    if (!recipe_.micro_batch_size) return;  // auto: decided when the plan is made
+    const int64_t rows = *recipe_.effective_batch_size, micro = *recipe_.micro_batch_size;
     if (rows % micro != 0) {
       if (const Setting* s = given("effective_batch_size")) {
         fail(*s, str("found ", rows, ", expected a multiple of micro_batch_size, ", micro));
@@ -132,10 +139,6 @@ class Resolver {
       } else {
         fail(*save, "only with gradient_checkpointing: selective");
       }
-    }
-    if (recipe_.gradient_checkpointing == Recipe::Checkpointing::automatic) {
-      recipe_.gradient_checkpointing = Recipe::Checkpointing::on;
-      r_.notices.push_back("gradient_checkpointing: auto means true in this version");
     }
   }
 

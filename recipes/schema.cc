@@ -80,6 +80,14 @@ Json type_schema(const KeySpec& key) {
       break;
     case KeyType::choice:
       json = enumeration(key.values);
+      if (std::any_of(key.values.begin(), key.values.end(), [](const ChoiceValue& v) { return v.name == "every_n"; })) {
+        const Json number = {{"type", "integer"}, {"minimum", 1}};
+        json = {{"anyOf", Json::array({json,
+                                       {{"type", "object"},
+                                        {"properties", {{"every_n", number}}},
+                                        {"required", Json::array({"every_n"})},
+                                        {"additionalProperties", false}}})}};
+      }
       break;
     case KeyType::text:
       json["type"] = "string";

@@ -95,6 +95,25 @@ std::vector<int32_t> all_of(const std::vector<Sample>& samples, const BatchOptio
   return order;
 }
 
+// The other steps keep their order. Of equals the first moves.
+void longest_first(const std::vector<Sample>& samples, EpochPlan& plan) {
+  size_t step = 0, micro = 0;
+  int64_t most = -1;
+  for (size_t s = 0; s < plan.steps.size(); ++s)
+    for (size_t m = 0; m < plan.steps[s].size(); ++m) {
+      int64_t tokens = 0;
+      for (const int32_t i : plan.steps[s][m]) tokens += length_of(samples[static_cast<size_t>(i)]);
+      if (tokens > most) most = tokens, step = s, micro = m;
+    }
+  if (plan.steps.empty()) return;
+  const auto to_front = [](auto& list, size_t i) {
+    const auto begin = list.begin();
+    std::rotate(begin, begin + static_cast<std::ptrdiff_t>(i), begin + static_cast<std::ptrdiff_t>(i) + 1);
+  };
+  to_front(plan.steps[step], micro);
+  to_front(plan.steps, step);
+}
+
 }  // namespace
 
 double Batch::total_weight() const {
@@ -105,7 +124,9 @@ EpochPlan plan_epoch(const std::vector<Sample>& samples, const BatchOptions& opt
   std::vector<int32_t> order = all_of(samples, options);
   SplitMix64 random(mix64(mix64(options.seed) ^ static_cast<uint64_t>(epoch)));
   shuffle(order, random);
-  return plan(samples, order, options);
+  EpochPlan out = plan(samples, order, options);
+  if (epoch == 0 && options.longest_batch_first) longest_first(samples, out);
+  return out;
 }
 
 EpochPlan plan_in_order(const std::vector<Sample>& samples, const BatchOptions& options) {

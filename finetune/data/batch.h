@@ -30,6 +30,7 @@ struct BatchOptions {
   int64_t micro_batch_size = 1, gradient_accumulation_steps = 8, max_seq_length = 2048;
   bool sample_packing = true;  ///< capacity micro_batch_size * max_seq_length tokens, first fit; else that many rows
   uint64_t seed = 42;
+  bool longest_batch_first = true;  ///< the step with the longest micro-batch opens the first epoch, that one first
 };
 
 /// Which samples (indices) form each micro-batch of each step of one epoch.
@@ -38,7 +39,7 @@ struct EpochPlan {
   int64_t longest_micro_batch = 0;                       ///< tokens
 };
 
-/// A function of the samples' lengths, options and epoch only. Shuffled by (seed, epoch). The last window may hold
+/// A function of the samples' lengths, options and epoch only. Shuffled by (seed, epoch), but for longest_batch_first. The last window may hold
 /// fewer micro-batches. Every sample appears exactly once.
 EpochPlan plan_epoch(const std::vector<Sample>& samples, const BatchOptions& options, int64_t epoch);
 /// The same without shuffling, in order: evaluation.

@@ -29,12 +29,14 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
                 .weights_mapped = mapped,
                 .trained_parameters = adapters.size(),
                 .workspace_bytes = ctx.workspace_bytes(),
-                .program_bytes = program_bytes(4 * flat + ctx.workspace_bytes() + (mapped ? 0 : model_->store->bytes())),
+                .program_bytes = options.program_bytes,
                 .max_tokens = max_tokens,
                 .loss_chunk_bytes = options.loss_chunk_bytes,
                 .checkpointing = options.checkpointing,
                 .schedule = options.schedule,
-                .limit = bantam::memory_limit(options.memory_limit, options.memory_reserve)};
+                .limit = options.limit ? *options.limit : memory_limit(0, size_t{512} << 20)};
+  if (r.program_bytes == 0)
+    r.program_bytes = program_bytes(4 * flat + ctx.workspace_bytes() + (mapped ? 0 : model_->store->bytes()));
   const auto costs = [&] {
     return options_.costs ? *options_.costs
                           : calibrate(ctx, {model_->config, options.dtype, adapters.config(), max_tokens, options.loss_chunk_bytes});

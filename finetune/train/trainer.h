@@ -26,8 +26,8 @@ struct TrainerOptions {
   size_t loss_chunk_bytes = size_t{128} << 20;
   AdamwOptions optimizer;
   uint64_t seed = 42;        ///< of the dropout masks
-  size_t memory_limit = 0;   ///< most bytes of the whole plan; 0: free memory less memory_reserve, for all but mapped files
-  size_t memory_reserve = size_t{512} << 20;
+  std::optional<MemoryLimit> limit;  ///< empty: memory_limit(0, 512 MiB), what is free
+  size_t program_bytes = 0;          ///< see PlanRequest; 0: measured
   std::optional<Schedule> schedule;  ///< run this one, whatever `checkpointing` says (a resumed run's plan)
   std::optional<CostModel> costs;    ///< of this machine; empty: measured when a schedule has to be solved for
   bool poison_dead = false;  ///< see RunOptions

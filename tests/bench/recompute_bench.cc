@@ -176,7 +176,7 @@ int main(int argc, char** argv) {
     TrainerOptions o;
     o.loss_chunk_bytes = kChunk;
     o.schedule = s;
-    o.memory_limit = size_t{1} << 50;
+    o.limit = memory_limit(size_t{1} << 50, 0);
     t.emplace(ctx, model, adapters, o, tokens);
     t->reserve();
     step(*t);  // warm

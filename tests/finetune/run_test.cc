@@ -197,7 +197,7 @@ TEST_CASE("the prediction of memory: nothing is allocated beyond it in the arena
 
 TEST_CASE("a plan over memory_limit stops before step 1 and says what to change first") {
   Setup s;
-  s.options.trainer.memory_limit = size_t{1} << 20;
+  s.options.trainer.limit = memory_limit(size_t{1} << 20, 0);
   s.options.trainer.checkpointing.mode = CheckpointMode::off;
   AdapterSet a = s.adapters();
   bool planned = false;
@@ -212,7 +212,7 @@ TEST_CASE("a plan over memory_limit stops before step 1 and says what to change 
     CHECK(e.hint().starts_with("turn gradient_checkpointing on"));
   }
   CHECK(planned);  // the plan is shown, then refused
-  s.options.trainer.memory_limit = size_t{1} << 34;
+  s.options.trainer.limit = memory_limit(size_t{1} << 34, 0);
   CHECK(s.run(a, hooks).finished);
 }
 

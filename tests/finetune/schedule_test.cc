@@ -142,21 +142,24 @@ TEST_CASE("auto: the arena keeps to every budget, and the numbers stay") {
   CHECK(p.peak == everything.peak);
   AdapterSet adapters = random_adapters(c, {.r = 4, .lora_alpha = 8, .lora_dropout = 0.1});
   Context ctx({.num_threads = 2});
-  o.memory_limit = size_t{1} << 40;
+  o.limit = memory_limit(size_t{1} << 40, 0);
+  o.program_bytes = size_t{16} << 20;
   const size_t others = [&] {
     const Trainer t(ctx, model, adapters, o, 64);
     return t.plan().total() - t.training_plan().arena();
   }();
   size_t before = everything.peak + 1;
   for (const double share : {0.9, 0.75, 0.5, 0.35}) {
-    o.memory_limit = others + static_cast<size_t>(share * static_cast<double>(everything.peak)) + (size_t{4} << 20);
+    const auto budget = static_cast<size_t>(share * static_cast<double>(everything.peak));
+    o.limit = memory_limit(others + budget, 0);
     CAPTURE(share);
     const Trainer t(ctx, model, adapters, o, 64);
-    const size_t budget = o.memory_limit - (t.plan().total() - t.training_plan().arena());
     CHECK(t.plan().fits());
     CHECK(t.training_plan().arena() <= budget);
-    (void)before;
+    CHECK(t.training_plan().arena() < before);
+    before = t.training_plan().arena();
     CHECK(run(c, model, o, &p) == base);
+    CHECK(p.peak <= budget);
   }
 }
 
