@@ -26,8 +26,8 @@
 namespace bantam {
 namespace {
 
-const std::vector<std::string> kCommands = {"train",    "plan",          "quantize", "generate",
-                                            "validate", "config-schema", "init"};
+const std::vector<std::string> kCommands = {"train",    "plan",     "selftest",      "quantize",
+                                            "generate", "validate", "config-schema", "init"};
 
 /// Text options of a command that are no recipe keys, read by the same rules as recipe values.
 class Options {
@@ -80,14 +80,15 @@ class Options {
     return out;
   }
 
+  [[noreturn]] void wrong(const char* flag, const std::string& expected_text) const {
+    throw Error(ErrorCode::usage, str(flag, ": found ", show(get(flag)), ", expected ", expected_text), hint());
+  }
+
  private:
   static std::string both(const std::string& flag) {
     std::string other = flag;
     std::replace(other.begin() + 2, other.end(), '-', '_');
     return other == flag ? flag : flag + "," + other;
-  }
-  [[noreturn]] void wrong(const char* flag, const std::string& expected_text) const {
-    throw Error(ErrorCode::usage, str(flag, ": found ", show(get(flag)), ", expected ", expected_text), hint());
   }
   std::string hint() const { return str("bantam ", command_.get_name(), " --help"); }
 
@@ -107,7 +108,9 @@ class Program {
  private:
   CLI::App& add(const std::string& name, CommandOptions& options);
   int dispatch(const std::vector<std::string>& args);
-  int with_recipe(CLI::App& command, const RecipeArguments& arguments, CommandOptions options);
+  Recipe recipe_of(CLI::App& command, const RecipeArguments& arguments, const CommandOptions& options,
+                   const std::string& config = {});
+  int plan(CLI::App& command, const RecipeArguments& arguments, const Options& flags, const CommandOptions& options);
   int validate(CLI::App& command, const RecipeArguments& arguments, const CommandOptions& options, bool resolved,
                bool files);
   int init(const Options& arguments, const CommandOptions& options);
@@ -134,23 +137,46 @@ void Program::print_error(const std::string& message, const std::string& hint) {
   err_.flush();
 }
 
-int Program::with_recipe(CLI::App& command, const RecipeArguments& arguments, CommandOptions options) {
+// `config`: of bantam plan, a shape that stands for model and data.
+Recipe Program::recipe_of(CLI::App& command, const RecipeArguments& arguments, const CommandOptions& options,
+                          const std::string& config) {
   std::vector<Override> overrides;
   const std::filesystem::path path = arguments.take(command, overrides);
   if (options.resume && options.overwrite) {
     throw Error(ErrorCode::usage, "--resume and --overwrite contradict each other", "keep one of the two");
   }
-  if (path.empty() && overrides.empty()) {
+  if (path.empty() && overrides.empty() && config.empty()) {
     throw Error(ErrorCode::usage, str("bantam ", command.get_name(), ": missing a recipe, or --base-model and --data"),
                 str("bantam init MODEL DATA writes a recipe; bantam ", command.get_name(), " --help"));
   }
+  if (!config.empty() && path.empty())
+    for (const char* key : {"base_model", "datasets"}) overrides.insert(overrides.begin(), {"--config", key, config});
   LoadedRecipe loaded = load_recipe(path, overrides);
-  check_files(loaded.recipe);
+  if (config.empty()) check_files(loaded.recipe);
   if (!options.quiet) {
     for (const std::string& notice : loaded.notices) err_ << "note: " << notice << "\n";
     err_.flush();
   }
-  return command.get_name() == "train" ? train_command(loaded.recipe, options) : plan_command(loaded.recipe, options);
+  return loaded.recipe;
+}
+
+int Program::plan(CLI::App& command, const RecipeArguments& arguments, const Options& flags,
+                  const CommandOptions& options) {
+  PlanCommandOptions o;
+  o.common = options;
+  if (flags.given("--config")) o.config = flags.get("--config");
+  if (flags.given("--svg")) o.svg = flags.get("--svg");
+  if (flags.given("--assume-memory")) {
+    const auto bytes = parse_size(flags.get("--assume-memory"));
+    if (!bytes || *bytes < 1) flags.wrong("--assume-memory", "a size such as 24GiB");
+    o.assume_memory = *bytes;
+  }
+  if (flags.given("--assume-rate")) {
+    const auto rate = parse_rate(flags.get("--assume-rate"));
+    if (!rate) flags.wrong("--assume-rate", "FLOP/s, such as 400G, 90T or 7e14");
+    o.assume_rate = *rate;
+  }
+  return plan_command(recipe_of(command, arguments, options, o.config.string()), o);
 }
 
 int Program::validate(CLI::App& command, const RecipeArguments& arguments, const CommandOptions& options, bool resolved,
@@ -229,7 +255,7 @@ int Program::dispatch(const std::vector<std::string>& args) {
   for (const std::string& name : kCommands) commands[name] = &add(name, options);
 
   std::map<std::string, RecipeArguments> recipes;
-  for (const char* name : {"train", "plan", "validate"}) {
+  for (const char* name : {"train", "plan", "selftest", "validate"}) {
     // Some hundred flags: only where they may be needed.
     RecipeArguments& arguments = recipes[name];
     if (std::count(args.begin(), args.end(), name) > 0) arguments.add_to(*commands[name]);
@@ -238,6 +264,10 @@ int Program::dispatch(const std::vector<std::string>& args) {
     commands[name]->add_flag("--resume", options.resume);
     commands[name]->add_flag("--overwrite", options.overwrite);
   }
+  Options plan_options(*commands["plan"]);
+  for (const char* flag : {"--config", "--svg", "--assume-memory", "--assume-rate"}) plan_options.text(flag);
+  Options selftest(*commands["selftest"]);
+  selftest.text("--steps");
   bool resolved = false, no_files = false;
   commands["validate"]->add_flag("--resolved", resolved);
   commands["validate"]->add_flag("--no-files,--no_files", no_files);
@@ -305,7 +335,14 @@ int Program::dispatch(const std::vector<std::string>& args) {
   }
   const std::string name = command->get_name();
   if (name == "validate") return validate(*command, recipes[name], options, resolved, !no_files);
-  if (recipes.count(name) > 0) return with_recipe(*command, recipes[name], options);
+  if (name == "train") return train_command(recipe_of(*command, recipes[name], options), options);
+  if (name == "plan") return plan(*command, recipes[name], plan_options, options);
+  if (name == "selftest") {
+    SelftestCommandOptions o;
+    o.common = options;
+    o.steps = selftest.whole("--steps", 1).value_or(o.steps);
+    return selftest_command(recipe_of(*command, recipes[name], options), o);
+  }
   if (name == "init") return init(init_options, options);
   if (name == "config-schema") {
     schema.arguments();

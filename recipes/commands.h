@@ -21,7 +21,21 @@ struct CommandOptions {
 
 /// The recipe is complete: files exist, dataset types are known, paths are absolute.
 int train_command(const Recipe& recipe, const CommandOptions& options);
-int plan_command(const Recipe& recipe, const CommandOptions& options);
+
+struct PlanCommandOptions {
+  CommandOptions common;
+  std::filesystem::path config;  ///< a config.json: the shape of a model that is not here; data are not read
+  int64_t assume_memory = 0;     ///< bytes; of the machine that is planned for. 0: this one's
+  double assume_rate = 0;        ///< FLOP/s; 0: measured
+  std::filesystem::path svg;     ///< where to write the picture; empty: nowhere
+};
+int plan_command(const Recipe& recipe, const PlanCommandOptions& options);
+
+struct SelftestCommandOptions {
+  CommandOptions common;
+  int64_t steps = 3;
+};
+int selftest_command(const Recipe& recipe, const SelftestCommandOptions& options);
 
 struct QuantizeCommandOptions {
   CommandOptions common;

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 
+#include "../quant/safetensors.h"
 #include "commands.h"
-#include "session.h"
+#include "plan_report.h"
 
 namespace bantam {
 
-int plan_command(const Recipe& recipe, const CommandOptions& options) {
-  Session s = open_session(recipe, options);
-  const Dataset* eval = s.eval.samples.empty() ? nullptr : &s.eval;
-  const RunPlan run = plan_run(s.train, eval, s.options);
-  const Trainer trainer(*s.context, s.model, *s.adapters, s.options.trainer, run.max_tokens);
-  const std::string text =
-      options.json ? plan_json(run, trainer.plan()) : s.train.report.summary() + plan_text(run, trainer.plan());
+int plan_command(const Recipe& recipe, const PlanCommandOptions& options) {
+  const bool shape_only = !options.config.empty();
+  Session s = shape_only ? shape_session(recipe, options.config) : open_session(recipe, options.common);
+  const Planned planned = make_plan(s, recipe,
+                                    {.assume_memory = options.assume_memory,
+                                     .assume_rate = options.assume_rate,
+                                     .earlier = {},
+                                     .shape_only = shape_only});
+  const PlanReport report = report_of(planned);
+  if (!options.svg.empty()) write_file_atomically(options.svg, plan_svg(planned));
+  const std::string text = options.common.json ? report_json(planned, report)
+                                               : (shape_only ? std::string() : s.train.report.summary()) +
+                                                     plan_text(planned) + report_text(planned, report);
   std::fputs(text.c_str(), stdout);
-  if (s.options.memory_limit > 0)
-    check_fits(trainer.plan(), trainer.plan().total(), s.options.memory_limit, "memory_limit");
+  std::fflush(stdout);
+  require_fit(planned);
   return 0;
 }
 

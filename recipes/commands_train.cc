@@ -10,8 +10,8 @@
 
 #include "../quant/safetensors.h"
 #include "commands.h"
+#include "planning.h"
 #include "run_folder.h"
-#include "session.h"
 
 namespace bantam {
 
@@ -146,6 +146,8 @@ void print_report(const TrainReport& r, const CommandOptions& options, const Run
                                 {"seconds", r.train_seconds},
                                 {"tokens", r.tokens},
                                 {"skipped_steps", r.skipped_steps},
+                                {"planned_recompute_overhead", r.planned_overhead},
+                                {"measured_recompute_overhead", r.measured_overhead},
                                 {"planned_anonymous_bytes", r.planned_anonymous},
                                 {"peak_anonymous_bytes", r.peak_anonymous}};
     if (both) j["first_eval_loss"] = r.first_eval_loss;
@@ -162,6 +164,8 @@ void print_report(const TrainReport& r, const CommandOptions& options, const Run
                 100 * (r.last_eval_loss / r.first_eval_loss - 1));
   std::printf("memory without the mapped weights: %s planned, %s measured\n", size_text(r.planned_anonymous).c_str(),
               size_text(r.peak_anonymous).c_str());
+  if (r.planned_overhead > 0)
+    std::printf("recompute: %+.1f %% planned, %+.1f %% measured\n", 100 * r.planned_overhead, 100 * r.measured_overhead);
   if (r.skipped_steps > 0)
     std::printf("%lld steps were skipped, see the warnings\n", static_cast<long long>(r.skipped_steps));
   std::printf("%s %s\n", r.finished ? "adapter in" : "stopped; the same command goes on from", folder.path().c_str());
@@ -178,11 +182,14 @@ int train_command(const Recipe& recipe, const CommandOptions& options) {
   if (!recipe.test_datasets.empty()) progress.line("held-out: " + s.eval.report.summary());
   if (recipe.resume_from_checkpoint != "auto" && recipe.resume_from_checkpoint != "false")
     s.options.resume_from = recipe.resume_from_checkpoint;
+  const Planned planned = make_plan(s, recipe, {.earlier = folder.earlier_plan()});
+  progress.line(plan_text(planned));
+  require_fit(planned);
+  load_weights(s, recipe, options);
 
   TrainHooks hooks;
-  hooks.on_plan = [&](const RunPlan& run, const MemoryPlan& memory) {
-    progress.line(plan_text(run, memory));
-    folder.begin(recipe, plan_json(run, memory), s.train.report.to_json());
+  hooks.on_plan = [&](const RunPlan&, const Trainer&) {
+    folder.begin(recipe, plan_json(planned), s.train.report.to_json());
   };
   hooks.on_resume = [&](const RunState& state) {
     progress.line(str("going on from step ", state.step, " of ", state.total_steps));

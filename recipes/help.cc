@@ -120,6 +120,7 @@ COMMANDS
     init MODEL DATA        write a recipe for a model and a dataset
     validate RECIPE        check a recipe; --resolved prints it in full
     plan RECIPE            how much memory and time a run takes, before it starts
+    selftest RECIPE        prove on your model and data that checkpointing changes no result
     train RECIPE           fine-tune
     generate MODEL|RUN     continue a prompt
     quantize MODEL -o DIR  write a model in 4 bits
@@ -173,14 +174,50 @@ USAGE
     bantam plan RECIPE [KEY=VALUE...] [FLAGS]
     bantam plan --base-model MODEL --data FILE [FLAGS]
 
+    bantam plan --config config.json [FLAGS]
+
 DESCRIPTION
-    Reads the model's shape and the data, and prints rows, packs and steps, and the peak of memory line by line: weights,
-    adapters, gradients, optimiser state, saved activations, recompute, loss chunk, workspace. Nothing is trained.
-    All flags of bantam train are taken.
+    Reads the model's shape and the data, no weights, and prints rows, packs and steps, and the peak of memory line by line:
+    weights, adapters, gradients, optimiser state, saved activations, recompute, loss chunk, workspace; whether it fits, and
+    how long a step and an epoch take. Then every checkpointing strategy with its bytes and time, the largest micro-batch and
+    length that fit with and without checkpointing, and where it does not fit, the smallest changes that make it.
+    All flags of bantam train are taken. The machine's speed is measured once per model shape and kept in the cache.
+    Exit code 5 when it does not fit.
 
 EXAMPLES
     bantam plan recipe.yaml
     bantam plan recipe.yaml --max-seq-length 8192 --json
+    bantam plan recipe.yaml --svg plan.svg
+    bantam plan --config Llama-3-70B/config.json --max-seq-length 8192 --assume-memory 80GiB --assume-rate 600T
+
+FLAGS
+    --config FILE
+        A config.json: plan for a model that is not here. Data are not read; micro-batches are as large as they may be.
+    --assume-memory SIZE
+        Memory of the machine to plan for, weights included. Default: what is free here.
+    --assume-rate RATE
+        FLOP/s of the machine to plan for, such as 400G or 90T. Default: measured here.
+    --svg FILE
+        Draw memory over the step, and what is kept of each layer.
+)";
+
+constexpr char kSelftest[] = R"(bantam selftest - prove that checkpointing changes no result
+
+USAGE
+    bantam selftest RECIPE [KEY=VALUE...] [FLAGS]
+
+DESCRIPTION
+    Runs a few steps of your model on your data without checkpointing, with it, and with schedules solved for 75, 50 and 25 %
+    of the memory, and says whether losses, gradients and adapters are equal to the bit; with the planned and the measured
+    bytes and time of each. Nothing is written. Exit code 9 when they are not equal.
+
+EXAMPLES
+    bantam selftest recipe.yaml
+    bantam selftest recipe.yaml --steps 10 --json
+
+FLAGS
+    --steps N
+        Optimiser steps of each run. Default: 3.
 )";
 
 constexpr char kQuantize[] = R"(bantam quantize - write a model in 4 bits
@@ -287,6 +324,7 @@ std::string help_text(const std::string& command) {
   const std::string ending = std::string(kCommonOptions) + kExitCodes;
   if (command == "train") return kTrain + key_flags() + ending;
   if (command == "plan") return kPlan + ending;
+  if (command == "selftest") return kSelftest + ending;
   if (command == "quantize") return kQuantize + ending;
   if (command == "generate") return kGenerate + ending;
   if (command == "validate") return kValidate + ending;

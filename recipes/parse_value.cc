@@ -105,7 +105,7 @@ std::optional<KeyValue> ValueReader::read(const KeySpec& key, const YamlNode& no
     case KeyType::opaque:
       return issue(node, str("found ", describe(node), ": ", kNotAvailable));
     case KeyType::choice:
-      if (node.kind == Kind::map && node.entries.size() == 1 && node.entries[0].second.kind == Kind::scalar)
+      if (node.kind == Kind::map && node.entries.size() == 1)
         return read_with_number(key, node, node.entries[0].first.text, node.entries[0].second.text);
       break;
     default:

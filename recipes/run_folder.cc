@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "../finetune/train/run_state.h"
@@ -92,6 +93,12 @@ RunFolder::RunFolder(const Recipe& recipe, const CommandOptions& options) : path
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
+}
+
+std::string RunFolder::earlier_plan() const {
+  if (list_checkpoints(path_).empty()) return {};
+  std::ifstream in(path_ / "plan.json", std::ios::binary);
+  return in ? std::string(std::istreambuf_iterator<char>(in), {}) : std::string();
 }
 
 void RunFolder::begin(const Recipe& recipe, const std::string& plan_json, const std::string& data_report_json) {

@@ -21,6 +21,8 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  /// plan.json of the unfinished run that is there; empty: none.
+  std::string earlier_plan() const;
   /// Checks of the recipe are done and memory fits: from here on the folder belongs to this recipe.
   void begin(const Recipe& recipe, const std::string& plan_json, const std::string& data_report_json);
   /// Appends a line; lines of steps after `step` were dropped by drop_metrics_after().

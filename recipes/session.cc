@@ -5,7 +5,8 @@
 
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+#include <fstream>
+#include <iterator>
 
 #include "../kernels/hash.h"
 #include "resolved.h"
@@ -32,9 +33,27 @@ std::vector<DatasetSpec> dataset_specs(const std::vector<Recipe::Dataset>& sets)
 
 CheckpointPolicy checkpoint_policy(const Recipe& r) {
   CheckpointPolicy p;
-  p.mode = r.gradient_checkpointing == Recipe::Checkpointing::off         ? CheckpointMode::off
-           : r.gradient_checkpointing == Recipe::Checkpointing::selective ? CheckpointMode::selective
-                                                                          : CheckpointMode::full;
+  switch (r.gradient_checkpointing) {
+    case Recipe::Checkpointing::automatic:
+      p.mode = CheckpointMode::automatic;
+      break;
+    case Recipe::Checkpointing::on:
+      p.mode = CheckpointMode::full;
+      break;
+    case Recipe::Checkpointing::off:
+      p.mode = CheckpointMode::off;
+      break;
+    case Recipe::Checkpointing::selective:
+      p.mode = CheckpointMode::selective;
+      break;
+    case Recipe::Checkpointing::sqrt:
+      p.mode = CheckpointMode::sqrt;
+      break;
+    case Recipe::Checkpointing::every_n:
+      p.mode = CheckpointMode::every_n;
+      p.every_n = static_cast<int>(r.every_n);
+      break;
+  }
   p.save = r.selective_checkpointing;
   return p;
 }
@@ -46,8 +65,8 @@ TrainOptions train_options(const Recipe& r) {
   o.trainer.loss_chunk_bytes = static_cast<size_t>(r.loss_chunk_bytes);
   o.trainer.optimizer = {r.adam_beta1, r.adam_beta2, r.adam_epsilon, r.weight_decay, r.max_grad_norm};
   o.trainer.seed = static_cast<uint64_t>(r.seed);
-  o.batches = {r.micro_batch_size, r.gradient_accumulation_steps, r.max_seq_length, r.sample_packing,
-               static_cast<uint64_t>(r.seed)};
+  o.batches = {r.micro_batch_size.value_or(1), r.gradient_accumulation_steps, r.max_seq_length,
+               r.sample_packing,               static_cast<uint64_t>(r.seed), r.longest_batch_first};
   o.lr.learning_rate = r.learning_rate;
   o.lr.scheduler = r.lr_scheduler == Recipe::LrScheduler::linear     ? LrScheduler::linear
                    : r.lr_scheduler == Recipe::LrScheduler::constant ? LrScheduler::constant
@@ -60,8 +79,6 @@ TrainOptions train_options(const Recipe& r) {
   o.save_minutes = r.save_minutes;
   o.save_total_limit = r.save_total_limit;
   o.output_dir = r.output_dir;
-  o.memory_limit = static_cast<size_t>(r.memory_limit.value_or(0));
-  o.memory_reserve = static_cast<size_t>(r.memory_reserve);
   return o;
 }
 
@@ -112,14 +129,34 @@ std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& pat
   return model;
 }
 
+namespace {
+void choose_modules(Session& s, const Recipe& r) {
+  s.lora = {.r = r.lora_r,
+            .lora_alpha = r.lora_alpha,
+            .lora_dropout = r.lora_dropout,
+            .use_rslora = r.use_rslora,
+            .target_modules = r.lora_target_modules};
+  const auto linears = linear_modules(s.config);
+  std::vector<std::string> paths;
+  for (const auto& m : linears) paths.push_back(m.path);
+  const auto targets = match_target_modules(s.lora.target_modules, paths);
+  for (const auto& m : linears)
+    if (std::find(targets.begin(), targets.end(), m.path) != targets.end()) s.modules.push_back(m);
+}
+
+void clamp_length(Session& s, const Recipe& r, bool quiet) {
+  if (r.max_seq_length > s.config.max_position_embeddings && !quiet)
+    std::fprintf(stderr, "max_seq_length %lld is above the model's %lld, which is used\n",
+                 static_cast<long long>(r.max_seq_length), static_cast<long long>(s.config.max_position_embeddings));
+  s.options.batches.max_seq_length = std::min(r.max_seq_length, s.config.max_position_embeddings);
+}
+}  // namespace
+
 Session open_session(const Recipe& r, const CommandOptions& options) {
   Session s;
   s.options = train_options(r);
-  const ModelConfig config = load_model_config(r.base_model);
-  if (r.max_seq_length > config.max_position_embeddings && !options.quiet)
-    std::fprintf(stderr, "max_seq_length %lld is above the model's %lld, which is used\n",
-                 static_cast<long long>(r.max_seq_length), static_cast<long long>(config.max_position_embeddings));
-  s.options.batches.max_seq_length = std::min(r.max_seq_length, config.max_position_embeddings);
+  s.config = load_model_config(r.base_model);
+  clamp_length(s, r, options.quiet);
 
   s.tokenizer = load_tokenizer(r.base_model);
   DataOptions data;
@@ -139,33 +176,36 @@ Session open_session(const Recipe& r, const CommandOptions& options) {
   for (const Dataset* d : {&s.train, &s.eval})
     for (const Sample& x : d->samples)
       for (const int32_t id : x.ids)
-        if (id >= config.vocab_size)
+        if (id >= s.config.vocab_size)
           throw Error(
               ErrorCode::model,
-              str(r.base_model, ": the tokenizer gives id ", id, ", the model's vocabulary has ", config.vocab_size),
+              str(r.base_model, ": the tokenizer gives id ", id, ", the model's vocabulary has ", s.config.vocab_size),
               "tokenizer and weights are not of one model");
-
-  s.model = load_with_progress(r.base_model, quant_config(r), options.quiet);
   s.context = make_context(r.device, r.num_threads);
-
-  const LoraConfig lora{.r = r.lora_r,
-                        .lora_alpha = r.lora_alpha,
-                        .lora_dropout = r.lora_dropout,
-                        .use_rslora = r.use_rslora,
-                        .target_modules = r.lora_target_modules};
-  const auto linears = linear_modules(config);
-  std::vector<std::string> paths;
-  for (const auto& m : linears) paths.push_back(m.path);
-  std::vector<AdapterSet::Module> chosen;
-  const auto targets = match_target_modules(lora.target_modules, paths);
-  for (const auto& m : linears)
-    if (std::find(targets.begin(), targets.end(), m.path) != targets.end()) chosen.push_back(m);
-  s.adapters.emplace(lora, chosen, static_cast<uint64_t>(r.seed));
-
+  choose_modules(s, r);
   s.options.run_key = str("recipe ", recipe_run_key(r), ", data ", hex64(data_hash(s.train)));
   s.options.resume_with_new_total = options.resume;
-  s.options.base_model_name = !r.hf_base.empty() ? r.hf_base : !config.hf_base.empty() ? config.hf_base : r.base_model;
+  s.options.base_model_name =
+      !r.hf_base.empty() ? r.hf_base : !s.config.hf_base.empty() ? s.config.hf_base : r.base_model;
   return s;
+}
+
+Session shape_session(const Recipe& r, const std::filesystem::path& config_json) {
+  Session s;
+  s.options = train_options(r);
+  std::ifstream in(config_json, std::ios::binary);
+  if (!in) throw Error(ErrorCode::model, str("--config ", config_json.string(), ": cannot be read"));
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  s.config = parse_model_config(text, config_json.string());
+  clamp_length(s, r, false);
+  s.context = make_context(r.device, r.num_threads);
+  choose_modules(s, r);
+  return s;
+}
+
+void load_weights(Session& s, const Recipe& r, const CommandOptions& options) {
+  s.model = load_with_progress(r.base_model, quant_config(r), options.quiet);
+  s.adapters.emplace(s.lora, s.modules, static_cast<uint64_t>(r.seed));
 }
 
 std::string time_text(double seconds) {
@@ -178,42 +218,6 @@ std::string time_text(double seconds) {
   else
     std::snprintf(text, sizeof text, "%lld h %lld min", s / 3600, s / 60 % 60);
   return text;
-}
-
-std::string plan_text(const RunPlan& run, const MemoryPlan& memory) {
-  char rows[32];
-  std::snprintf(rows, sizeof rows, "%.1f", run.rows_per_step);
-  std::string out =
-      str(run.rows, " rows -> ", run.micro_batches, " micro-batches of up to ", run.max_tokens, " tokens -> ",
-          run.steps_per_epoch, " steps per epoch, ", run.total_steps, " in all, about ", rows, " rows per step\n");
-  if (run.total_steps < 50)
-    out += str("only ", run.total_steps,
-               " steps: little may be learned; a smaller gradient_accumulation_steps or more epochs give more\n");
-  out += str("memory, planned (gradient checkpointing: ", memory.schedule, "):\n", memory.table());
-  char overhead[64];
-  std::snprintf(overhead, sizeof overhead, "recompute adds %.0f %% to the products of a step, planned",
-                100 * memory.recompute_overhead);
-  out += overhead;
-  if (memory.recompute_overhead > 0)
-    out += "; results are the same without it (--no-gradient-checkpointing), memory is not";
-  return out + "\n";
-}
-
-std::string plan_json(const RunPlan& run, const MemoryPlan& memory) {
-  nlohmann::ordered_json j;
-  j["rows"] = run.rows;
-  j["micro_batches_per_epoch"] = run.micro_batches;
-  j["steps_per_epoch"] = run.steps_per_epoch;
-  j["total_steps"] = run.total_steps;
-  j["tokens_per_epoch"] = run.tokens_per_epoch;
-  j["max_tokens"] = run.max_tokens;
-  j["gradient_checkpointing"] = memory.schedule;
-  j["recompute_overhead"] = memory.recompute_overhead;
-  for (const auto& l : memory.lines)
-    j["memory"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"mapped", l.mapped}});
-  j["total_bytes"] = memory.total();
-  j["anonymous_bytes"] = memory.anonymous();
-  return j.dump(2) + "\n";
 }
 
 }  // namespace bantam

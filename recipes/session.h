@@ -13,19 +13,27 @@
 
 namespace bantam {
 
-/// Everything that stands before step 1.
+/// Everything that stands before step 1. The weights come last: a plan does without them.
 struct Session {
+  ModelConfig config;
+  LoraConfig lora;
+  std::vector<AdapterSet::Module> modules;  ///< that get an adapter
   std::shared_ptr<const Tokenizer> tokenizer;
   Dataset train, eval;
-  std::shared_ptr<const Model> model;
   std::unique_ptr<Context> context;
+  TrainOptions options;  ///< run_key is set, output_dir is the recipe's; planning.h fills in what the plan decides
+
+  // load_weights()
+  std::shared_ptr<const Model> model;
   std::optional<AdapterSet> adapters;
-  TrainOptions options;  ///< run_key is set, output_dir is the recipe's
 };
 
-/// Reads tokenizer and data, loads the model (quantising it into the cache the first time), makes the adapters.
-/// Progress goes to stderr unless quiet.
+/// Reads the model's configuration, tokenizer and data. Progress goes to stderr unless quiet.
 Session open_session(const Recipe& recipe, const CommandOptions& options);
+/// The same for a model of which only the shape is known: no tokenizer, no data.
+Session shape_session(const Recipe& recipe, const std::filesystem::path& config_json);
+/// Loads the model (quantising it into the cache the first time) and makes the adapters.
+void load_weights(Session& session, const Recipe& recipe, const CommandOptions& options);
 
 QuantConfig quant_config(const Recipe& recipe);
 DType dtype_of_recipe(Recipe::Dtype dtype);
@@ -37,9 +45,5 @@ std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& pat
 
 /// "3.2 s", "4 min 10 s", "2 h 5 min".
 std::string time_text(double seconds);
-/// A few lines: rows, packs, steps; the memory plan; its schedule.
-std::string plan_text(const RunPlan& run, const MemoryPlan& memory);
-/// The same as JSON text, for plan.json and --json.
-std::string plan_json(const RunPlan& run, const MemoryPlan& memory);
 
 }  // namespace bantam

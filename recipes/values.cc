@@ -114,6 +114,27 @@ std::optional<int64_t> parse_size(std::string_view text) {
   return static_cast<int64_t>(bytes);
 }
 
+std::optional<double> parse_rate(std::string_view text) {
+  size_t end = text.size();
+  // "FLOPS", "FLOP/s" or nothing after the letter of the power.
+  for (const std::string_view tail : {"FLOPS", "FLOP/s", "flops", "flop/s"})
+    if (text.ends_with(tail)) end = text.size() - tail.size();
+  while (end > 0 && text[end - 1] == ' ') --end;
+  double factor = 1;
+  if (end > 0) {
+    static constexpr std::string_view kPowers = "KMGTP";
+    const size_t power = kPowers.find(text[end - 1]);
+    if (power != std::string_view::npos) {
+      for (size_t i = 0; i <= power; ++i) factor *= 1000;
+      --end;
+    }
+  }
+  while (end > 0 && text[end - 1] == ' ') --end;
+  const auto value = parse_number(text.substr(0, end));
+  if (!value || *value <= 0 || *value * factor > 1e21) return std::nullopt;
+  return *value * factor;
+}
+
 std::string format_number(double value) {
   std::array<char, 32> buffer;
   const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);

@@ -18,6 +18,9 @@ std::optional<double> parse_number(std::string_view text);
 /// Bytes: 1024, 10GiB, 512 MiB, 1.5GB; KiB MiB GiB TiB are powers of 1024, KB MB GB TB of 1000.
 std::optional<int64_t> parse_size(std::string_view text);
 
+/// FLOP/s: 4e11, 400G, 90 TFLOPS, 1.5P; K M G T P are powers of 1000.
+std::optional<double> parse_rate(std::string_view text);
+
 /// Shortest text that parse_number reads back to the same value.
 std::string format_number(double value);
 /// Largest unit that divides it.

@@ -134,6 +134,7 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
     ASAN_POISON_MEMORY_REGION(memory_, bytes_);
   }
 
+  times_ = {};
   int leased = -2;
   WeightLease lease;
   for (size_t i = 0; i < program.instrs.size(); ++i) {
@@ -178,8 +179,9 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
     }
     const auto t0 = std::chrono::steady_clock::now();
     n.backward ? info(op.kind).backward(r) : info(op.kind).forward(r);
-    if (options.profile)
-      options.profile(n, op, std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count());
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
+    (n.backward ? times_.backward : n.recompute ? times_.recompute : times_.forward) += seconds;
+    if (options.profile) options.profile(n, op, seconds);
     if (options.poison_dead)
       for (const int b : ends[i])
         if (i + 1 < program.instrs.size()) kill(b);

@@ -43,6 +43,14 @@ struct RunOptions {
   std::function<void(const Instr&, const Op&, double)> profile;
 };
 
+/// Seconds that the ops of a run took.
+struct RunTimes {
+  double forward = 0, recompute = 0, backward = 0;
+  /// What recompute added to the rest.
+  double overhead() const { return forward + backward > 0 ? recompute / (forward + backward) : 0; }
+  void add(const RunTimes& o) { forward += o.forward, recompute += o.recompute, backward += o.backward; }
+};
+
 class Executor {
  public:
   /// `memory`: an arena region of at least the peak of every program to be run.
@@ -56,6 +64,7 @@ class Executor {
   std::span<const float> losses(const Program& program, int64_t tokens) const {
     return {static_cast<const float*>(data(program, program.loss)), static_cast<size_t>(tokens)};
   }
+  const RunTimes& times() const { return times_; }  ///< of the last run
   const ModelGraph& model() const { return model_; }
   Context& context() { return ctx_; }
 
@@ -66,6 +75,7 @@ class Executor {
   std::shared_ptr<const WeightStore> store_;
   char* memory_;
   size_t bytes_;
+  RunTimes times_;
 };
 
 }  // namespace bantam

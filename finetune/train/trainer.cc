@@ -68,6 +68,7 @@ double Trainer::accumulate(const Batch& batch, double weight_scale, uint64_t epo
   const StepInputs& in = buffers_->fill(batch, weight_scale, options_.seed, epoch, true);
   executor_->run(plan_.training.program, in,
                  {.adapters = &adapters_, .poison_dead = options_.poison_dead, .profile = profile_});
+  times_.add(executor_->times());
   return weighted_sum(executor_->losses(plan_.training.program, batch.tokens()), batch);
 }
 

@@ -74,6 +74,8 @@ class Trainer {
   /// Loss without dropout and without gradients. `per_token`, when given, receives the losses of all rows.
   EvalResult evaluate(const Batch& batch, std::vector<float>* per_token = nullptr);
 
+  /// Of all training micro-batches so far.
+  const RunTimes& times() const { return times_; }
   void set_comm(const Comm& comm) { comm_ = comm; }
   /// For benchmarks.
   void set_profile(std::function<void(const Instr&, const Op&, double)> f) { profile_ = std::move(f); }
@@ -90,6 +92,7 @@ class Trainer {
   std::optional<StepBuffers> buffers_;
   std::optional<Executor> executor_;
   Comm comm_;
+  RunTimes times_;
   std::function<void(const Instr&, const Op&, double)> profile_;
 };
 

@@ -22,6 +22,8 @@ struct Call {
   std::string command;
   Recipe recipe;
   CommandOptions options;
+  PlanCommandOptions plan;
+  int64_t steps = 0;
   QuantizeCommandOptions quantize;
   GenerateCommandOptions generate;
 };
@@ -72,10 +74,17 @@ int train_command(const Recipe& recipe, const CommandOptions& options) {
   last.options = options;
   return called("train");
 }
-int plan_command(const Recipe& recipe, const CommandOptions& options) {
+int plan_command(const Recipe& recipe, const PlanCommandOptions& options) {
   last.recipe = recipe;
-  last.options = options;
+  last.options = options.common;
+  last.plan = options;
   return called("plan");
+}
+int selftest_command(const Recipe& recipe, const SelftestCommandOptions& options) {
+  last.recipe = recipe;
+  last.options = options.common;
+  last.steps = options.steps;
+  return called("selftest");
 }
 int quantize_command(const std::filesystem::path&, const std::filesystem::path&,
                      const QuantizeCommandOptions& options) {
@@ -142,9 +151,12 @@ TEST_CASE("checkpointing and other switches") {
     CHECK(mode({"--no-gradient-checkpointing"}, first) == Mode::off);
     CHECK(mode({"--no_gradient_checkpointing"}, first) == Mode::off);
     CHECK(mode({"--disable-gradient-checkpointing"}, first) == Mode::off);
-    CHECK(mode({"--sample-packing", "false", "--max-seq-length", "64"}, first) == Mode::on);
+    CHECK(mode({"--sample-packing", "false", "--max-seq-length", "64"}, first) == Mode::automatic);
     CHECK(!last.recipe.sample_packing);
     CHECK(last.recipe.max_seq_length == 64);
+    CHECK(mode({"--gradient-checkpointing=sqrt"}, first) == Mode::sqrt);
+    CHECK(mode({"--gradient-checkpointing=every_n:3"}, first) == Mode::every_n);
+    CHECK(last.recipe.every_n == 3);
     mode({"--no-packing", "--train-on-inputs", "--load-in-4bit"}, first);
     CHECK(!last.recipe.sample_packing);
     CHECK(last.recipe.train_on_inputs);
@@ -239,9 +251,33 @@ TEST_CASE("errors keep their code and their hint") {
   CHECK(run({"train", f.recipe + "x"}).code == 2);
 }
 
+TEST_CASE("plan for another machine or another model, and selftest") {
+  const Files f;
+  CHECK(run({"plan", f.recipe, "--assume-memory", "24GiB", "--assume-rate", "90 TFLOPS", "--svg", "p.svg"}).code == 0);
+  CHECK(last.plan.assume_memory == int64_t{24} << 30);
+  CHECK(last.plan.assume_rate == 9e13);
+  CHECK(last.plan.svg == "p.svg");
+  // Without a recipe, model or data: the shape alone; --config need not exist for the command line.
+  CHECK(run({"plan", "--config", "c.json", "--max-seq-length", "8192"}).code == 0);
+  CHECK(last.plan.config == "c.json");
+  CHECK(last.recipe.max_seq_length == 8192);
+  CHECK(run({"plan", f.recipe, "--config=c.json", "--lora-r", "4"}).code == 0);
+  CHECK(last.recipe.lora_r == 4);
+  CHECK(contains(run({"plan", f.recipe, "--assume-memory", "lots"}).err,
+                 "--assume-memory: found \"lots\", expected a size such as 24GiB"));
+  CHECK(contains(run({"plan", f.recipe, "--assume-rate", "-3T"}).err, "--assume-rate: found \"-3T\", expected FLOP/s"));
+  CHECK(run({"train", f.recipe, "--assume-memory", "24GiB"}).code == 2);
+  CHECK(run({"selftest", f.recipe, "--steps", "5", "--json"}).code == 0);
+  CHECK(last.command == "selftest");
+  CHECK(last.steps == 5);
+  CHECK(last.options.json);
+  CHECK(run({"selftest", f.recipe, "--steps", "0"}).code == 2);
+}
+
 TEST_CASE("notes go to standard error, unless quiet") {
   const Files f;
-  CHECK(contains(run({"train", f.recipe}).err, "note: gradient_checkpointing: auto means true in this version"));
+  CHECK(contains(run({"train", f.recipe, "--effective-batch-size", "8"}).err,
+                 "note: effective_batch_size 8 is micro_batch_size 1 x gradient_accumulation_steps 8"));
   CHECK(run({"train", f.recipe, "--quiet", "--json"}).err.empty());
   CHECK(last.options.quiet);
   CHECK(last.options.json);

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "recipe_testing.h"
+#include "recipes/resolved.h"
 
 using namespace bantam;
 
@@ -56,7 +57,7 @@ TEST_CASE("a wrong type names the place, what was found and what was expected") 
         "r.yaml:5:13: quant_type: found \"nf5\", expected one of nf4, none; did you mean nf4?");
   CHECK(error_of("loss_chunk_bytes: 10G\n") ==
         "r.yaml:5:19: loss_chunk_bytes: found \"10G\", expected a size >= 1KiB such as 512MiB or 10GB");
-  CHECK(error_of("optimizer: {name: adamw}\n") == "r.yaml:5:13: optimizer: found \"name\", expected one of adamw");
+  CHECK(error_of("optimizer: {name: adamw}\n") == "r.yaml:5:12: optimizer: found \"name: adamw\", expected one of adamw");
   CHECK(error_of("max_steps: none\n") == "no error");
   CHECK(error_of("max_steps: 0\n") ==
         "r.yaml:5:12: max_steps: found \"0\", expected a whole number from 1 to 1e+12 or none");
@@ -205,14 +206,44 @@ TEST_CASE("effective_batch_size becomes accumulation steps") {
   CHECK(has_notice(loaded, "effective_batch_size 16 is micro_batch_size 2 x gradient_accumulation_steps 8"));
 }
 
-TEST_CASE("checkpointing: auto means true in this version, and says so") {
-  const LoadedRecipe loaded = load_text("");
-  CHECK(loaded.recipe.gradient_checkpointing == Recipe::Checkpointing::on);
-  CHECK(has_notice(loaded, "gradient_checkpointing: auto means true in this version"));
-  CHECK(recipe_of("gradient_checkpointing: off").gradient_checkpointing == Recipe::Checkpointing::off);
-  CHECK(recipe_of("gradient_checkpointing: yes").gradient_checkpointing == Recipe::Checkpointing::on);
+TEST_CASE("every way to say what is kept") {
+  using Mode = Recipe::Checkpointing;
+  const auto mode = [](const char* text) { return recipe_of(text).gradient_checkpointing; };
+  CHECK(mode("") == Mode::automatic);
+  CHECK(mode("gradient_checkpointing: auto") == Mode::automatic);
+  CHECK(mode("gradient_checkpointing: off") == Mode::off);
+  CHECK(mode("gradient_checkpointing: yes") == Mode::on);
+  CHECK(mode("gradient_checkpointing: sqrt") == Mode::sqrt);
+  for (const char* text : {"gradient_checkpointing: {every_n: 4}", "gradient_checkpointing: every_n:4",
+                           "gradient_checkpointing: every_n=4", "gradient_checkpointing: \"every_n: 4\""}) {
+    CAPTURE(text);
+    const Recipe r = recipe_of(text);
+    CHECK(r.gradient_checkpointing == Mode::every_n);
+    CHECK(r.every_n == 4);
+    CHECK(to_yaml(r).find("gradient_checkpointing: {every_n: 4}") != std::string::npos);
+    CHECK(parse_recipe(to_yaml(r), "again.yaml").recipe.every_n == 4);
+  }
+  CHECK(recipe_of("", {{"--gradient-checkpointing", "gradient_checkpointing", "every_n: 3"}}).every_n == 3);
+  CHECK(error_of("gradient_checkpointing: every_n\n") ==
+        "r.yaml:5:25: gradient_checkpointing: found \"every_n\", expected {every_n: layers}, for example {every_n: 2}");
+  for (const char* number : {"0", "x", "-1", "1.5", ""}) {
+    CAPTURE(number);
+    CHECK(contains(error_of(str("gradient_checkpointing: {every_n: ", number, "}\n")),
+                   "expected every_n: a whole number of layers, from 1"));
+  }
+  CHECK(contains(error_of("gradient_checkpointing: {every: 2}\n"), "found \"every: 2\", expected one of auto, true"));
   const Recipe r = recipe_of("gradient_checkpointing: selective\nselective_checkpointing: {save: [attention, q]}\n");
   CHECK(r.selective_checkpointing == std::vector<std::string>{"attention", "q"});
+}
+
+TEST_CASE("micro_batch_size: auto waits for the plan, with effective_batch_size") {
+  const Recipe r = recipe_of("micro_batch_size: auto\neffective_batch_size: 24\n");
+  CHECK(!r.micro_batch_size);
+  CHECK(r.effective_batch_size == 24);
+  CHECK(contains(error_of("micro_batch_size: auto\n"), "found auto, which needs effective_batch_size"));
+  CHECK(contains(error_of("micro_batch_size: auto\ngradient_accumulation_steps: 4\n"), "needs effective_batch_size"));
+  CHECK(recipe_of("on_does_not_fit: adjust\n").on_does_not_fit == Recipe::DoesNotFit::adjust);
+  CHECK(recipe_of("").longest_batch_first);
 }
 
 TEST_CASE("a value left empty is the default, said aloud") {
