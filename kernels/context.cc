@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "backend.h"
 #include "error.h"
+#include "host_memory.h"
 
 namespace bantam {
 
@@ -55,20 +57,23 @@ Isa default_isa() {
 }
 
 Context::Context(const ContextOptions& options)
-    : pool_(options.num_threads > 0 ? options.num_threads : usable_cores()), isa_(options.isa) {
+    : pool_(options.num_threads > 0 ? options.num_threads : usable_cores()),
+      isa_(options.isa),
+      scratch_(nullptr, release_host) {
   if (isa_ > best_isa())
     throw Error(ErrorCode::device,
                 str("CPU tier ", name_of(isa_), " asked for, but this machine has ", name_of(best_isa())),
                 "choose a lower tier");
   backend_ = options.backend.empty() ? &cpu_backend() : &load_backend(options.backend);
-  scratch_ = std::make_unique<char[]>(workspace_bytes() + 64);  // zero-filled: touched before step 1
-  scratch_base_ = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(scratch_.get()) + 63) / 64 * 64);
+  scratch_.reset(static_cast<char*>(allocate_host(workspace_bytes())));
+  if (!scratch_) throw Error(ErrorCode::does_not_fit, str("cannot reserve ", workspace_bytes(), " bytes of workspace"));
+  std::memset(scratch_.get(), 0, workspace_bytes());  // touched before step 1
 }
 
 Context::~Context() = default;
 
 void* Context::scratch(int thread) {
-  return scratch_base_ + kThreadScratch * static_cast<size_t>(thread);
+  return scratch_.get() + kThreadScratch * static_cast<size_t>(thread);
 }
 
 void parallel_for(Context& ctx, int64_t n, int64_t grain, const std::function<void(int64_t, int64_t, int)>& f) {

@@ -59,8 +59,7 @@ class Context {
   ThreadPool pool_;
   Isa isa_;
   const Backend* backend_;
-  std::unique_ptr<char[]> scratch_;
-  char* scratch_base_ = nullptr;
+  std::unique_ptr<char, void (*)(void*)> scratch_;
 };
 
 /// Cuts [0, n) into pieces of `grain` (the last may be short) and calls f(begin, end, thread) for each, on all threads,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The built-in backend: a table, nothing else.
-#include <cstdlib>
 #include <cstring>
 
 #include "backend.h"
 #include "cpu_ops.h"
+#include "host_memory.h"
 
 namespace bantam {
 
@@ -12,8 +12,8 @@ const Backend& cpu_backend() {
   static const Backend backend = {
       .name = "cpu",
       .host_memory = true,
-      .allocate = [](size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64); },
-      .release = [](void* p) { std::free(p); },
+      .allocate = allocate_host,
+      .release = release_host,
       .upload = [](void* d, const void* h, size_t bytes) { std::memcpy(d, h, bytes); },
       .download = [](void* h, const void* d, size_t bytes) { std::memcpy(h, d, bytes); },
       .embedding = cpu::embedding,

@@ -65,22 +65,25 @@ int selftest_command(const Recipe& recipe, const SelftestCommandOptions& options
 
   const SchedulePlanner planner(planned.graph, planned.costs,
                                 {.max_tokens = planned.request.max_tokens,
-                                 .loss_chunk_bytes = planned.request.loss_chunk_bytes});
+                                 .loss_chunk_bytes = planned.request.loss_chunk_bytes,
+                                 .sequence = planned.request.sequence});
+  const MemoryPlan& plan = planned.plan.memory;
+  const PlannedSchedule none = planner.fixed({CheckpointMode::off, {}}), full = planner.fixed({CheckpointMode::full, {}});
+  const size_t room = plan.limit.bytes > 0 ? plan.limit.bytes - (plan.need() - planned.plan.arena()) : SIZE_MAX;
   std::vector<std::pair<std::string, PlannedSchedule>> schedules;
-  schedules.emplace_back("none", planner.fixed({CheckpointMode::off, {}}));
-  const size_t most = schedules[0].second.program.peak;
-  const size_t room = planned.plan.memory.limit.bytes > 0
-                          ? planned.plan.memory.limit.bytes - (planned.plan.memory.need() - planned.plan.arena())
-                          : most;
-  if (most > room) {
-    std::fprintf(stderr, "without checkpointing this does not fit: the schedules that do are compared with each other\n");
-    schedules.clear();
-  }
-  schedules.emplace_back("true", planner.fixed({CheckpointMode::full, {}}));
-  for (const int share : {75, 50, 25}) {
-    const size_t budget = std::min(most, room) / 100 * static_cast<size_t>(share);
-    if (auto a = planner.automatic(budget)) schedules.emplace_back(str("auto at ", share, " %"), std::move(*a));
-  }
+  const auto add = [&](const std::string& name, const PlannedSchedule& schedule) {
+    if (schedule.program.peak <= room)
+      schedules.emplace_back(name, schedule);
+    else
+      std::fprintf(stderr, "%s does not fit, %s of activations: left out\n", name.c_str(),
+                   size_text(schedule.program.peak).c_str());
+  };
+  add("none", none);
+  add("true", full);
+  for (const int share : {75, 50, 25})
+    if (const auto a = planner.automatic(budget_between(full, none, share))) add(str("auto at ", share, " %"), *a);
+  if (schedules.size() < 2) add("this plan", planned.plan.training);
+  if (schedules.empty()) throw Error(ErrorCode::does_not_fit, "selftest: no schedule fits");
   std::vector<Outcome> all;
   bool equal = true;
   for (const auto& [name, schedule] : schedules) {

@@ -208,7 +208,7 @@ USAGE
 
 DESCRIPTION
     Runs a few steps of your model on your data without checkpointing, with it, and with schedules solved for 75, 50 and 25 %
-    of the memory, and says whether losses, gradients and adapters are equal to the bit; with the planned and the measured
+    of the memory between the two, and says whether losses, gradients and adapters are equal to the bit; with the planned and the measured
     bytes and time of each. Nothing is written. Exit code 9 when they are not equal.
 
 EXAMPLES

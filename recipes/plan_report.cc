@@ -42,7 +42,8 @@ PlanReport report_of(const Planned& p) {
   PlanReport r;
   const ModelConfig& c = p.graph.config;
   const SchedulePlanner planner(p.graph, p.costs,
-                                {.max_tokens = p.request.max_tokens, .loss_chunk_bytes = p.request.loss_chunk_bytes});
+                                {.max_tokens = p.request.max_tokens, .loss_chunk_bytes = p.request.loss_chunk_bytes,
+                                 .sequence = p.request.sequence});
   const PlannedSchedule none = planner.fixed({CheckpointMode::off, {}});
   const size_t others = p.plan.memory.need() - p.plan.arena();
   const size_t limit = p.plan.memory.limit.bytes;
@@ -53,10 +54,11 @@ PlanReport report_of(const Planned& p) {
   };
   add("none", none);
   add("selective", planner.fixed({CheckpointMode::selective, {}}));
+  const PlannedSchedule full = planner.fixed({CheckpointMode::full, {}});
   for (const int share : {75, 50, 25})
-    if (const auto s = planner.automatic(none.program.peak / 100 * static_cast<size_t>(share)))
+    if (const auto s = planner.automatic(budget_between(full, none, share)))
       add("auto at " + std::to_string(share) + " %", *s);
-  add("true", planner.fixed({CheckpointMode::full, {}}));
+  add("true", full);
   add("sqrt", planner.fixed({CheckpointMode::sqrt, {}}));
   const std::string& name = p.plan.training.schedule.name;
   bool found = false;
@@ -76,7 +78,7 @@ PlanReport report_of(const Planned& p) {
 }
 
 std::string report_text(const Planned& p, const PlanReport& r) {
-  std::string out = "\nstrategies                activations         total       time\n";
+  std::string out = "\nstrategies                activations         total       time   (auto: at a share of what lies between true and none)\n";
   for (const StrategyRow& s : r.strategies)
     out += "  " + pad(s.name, 20, true) + pad(size_text(s.activations), 14) + pad(size_text(s.total), 14) +
            pad(percent(s.overhead), 11) + (s.fits ? "" : "  does not fit") + (s.chosen ? "  <- this plan" : "") + "\n";
@@ -138,7 +140,7 @@ std::string plan_svg(const Planned& p) {
   for (const Instr& n : program.instrs) {
     const LayerGraph& g = p.graph.stages[static_cast<size_t>(n.stage)];
     time += p.costs.seconds(p.graph.config, g, g.ops[static_cast<size_t>(n.op)], n.backward, n.din[0].buffer >= 0,
-                            program.max_tokens);
+                            program.max_tokens, program.sequence);
     end.push_back(time);
   }
   std::vector<double> saved(program.instrs.size() + 1), working(saved), scratch(saved);

@@ -47,6 +47,16 @@ std::optional<Earlier> earlier_plan(const std::string& text, const ModelGraph& g
   return e;
 }
 
+// The length of which attention costs what the data's sequences do: sum of squares over sum.
+int64_t typical_length(const Dataset& d) {
+  double sum = 0, squares = 0;
+  for (const Sample& s : d.samples) {
+    const auto n = static_cast<double>(s.ids.size());
+    sum += n, squares += n * n;
+  }
+  return sum > 0 ? static_cast<int64_t>(squares / sum + 0.5) : 0;
+}
+
 RunPlan run_of(const Session& s, bool shape_only) {
   if (!shape_only) return plan_run(s.train, s.eval.samples.empty() ? nullptr : &s.eval, s.options);
   RunPlan r;
@@ -114,6 +124,7 @@ Planned make_plan(Session& s, const Recipe& r, const PlanningOptions& o) {
   p.planned_with = planned_with(r);
   p.run = run_of(s, shape_only);
   q.max_tokens = p.run.max_tokens;
+  q.sequence = typical_length(s.train);
   p.plan = plan_training(p.graph, q, known, true);
 
   if (p.reused && !p.plan.memory.fits()) {  // less memory than when it was planned
@@ -155,6 +166,11 @@ void require_fit(const Planned& p) {
   else
     hint = "no batch of this model fits: a smaller base model, a smaller lora_r, or more memory";
   check_fits(p.plan.memory, hint);
+}
+
+size_t budget_between(const PlannedSchedule& least, const PlannedSchedule& most, int percent) {
+  const size_t a = least.program.peak, b = std::max(a, most.program.peak);
+  return a + (b - a) / 100 * static_cast<size_t>(percent);
 }
 
 std::string plan_text(const Planned& p) {

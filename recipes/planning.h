@@ -35,6 +35,9 @@ Planned make_plan(Session& session, const Recipe& recipe, const PlanningOptions&
 /// Error(does_not_fit) with the smallest changes that would make it fit, unless it fits.
 void require_fit(const Planned& planned);
 
+/// Bytes of arena at `percent` of the way from one schedule to a larger one.
+size_t budget_between(const PlannedSchedule& least, const PlannedSchedule& most, int percent);
+
 /// Rows, packs, steps; memory line by line; the schedule and its cost in time.
 std::string plan_text(const Planned& planned);
 /// The same for machines, with the schedule: plan.json.

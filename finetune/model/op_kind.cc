@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "op_kind.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -336,8 +337,9 @@ int64_t width(const LayerGraph& g, int value) {
 }
 }  // namespace
 
-double forward_flops(const ModelConfig& c, const LayerGraph& g, const Op& op, int64_t tokens) {
+double forward_flops(const ModelConfig& c, const LayerGraph& g, const Op& op, int64_t tokens, int64_t sequence) {
   const double t = static_cast<double>(tokens);
+  const double s = static_cast<double>(sequence > 0 ? std::min(sequence, tokens) : tokens);
   switch (op.kind) {
     case OpKind::linear:  // z B^T is part of it
       return 2 * t * static_cast<double>(width(g, op.out[0])) *
@@ -345,7 +347,7 @@ double forward_flops(const ModelConfig& c, const LayerGraph& g, const Op& op, in
     case OpKind::lora_down:
       return 2 * t * static_cast<double>(width(g, op.in[0]) * width(g, op.out[0]));
     case OpKind::attention:
-      return 2 * t * t * static_cast<double>(width(g, op.in[0]));  // two products, half of the square
+      return 2 * t * s * static_cast<double>(width(g, op.in[0]));  // two products, half of the square
     case OpKind::cross_entropy:
       return 2 * t * static_cast<double>(c.hidden_size * c.vocab_size);
     default:
@@ -353,7 +355,8 @@ double forward_flops(const ModelConfig& c, const LayerGraph& g, const Op& op, in
   }
 }
 
-double backward_flops(const ModelConfig& c, const LayerGraph& g, const Op& op, int64_t tokens, bool dx) {
+double backward_flops(const ModelConfig& c, const LayerGraph& g, const Op& op, int64_t tokens, bool dx,
+                      int64_t sequence) {
   const double t = static_cast<double>(tokens);
   switch (op.kind) {
     case OpKind::linear: {
@@ -364,7 +367,7 @@ double backward_flops(const ModelConfig& c, const LayerGraph& g, const Op& op, i
     case OpKind::lora_down:
       return 2 * t * static_cast<double>(width(g, op.in[0]) * width(g, op.out[0])) * (dx && !op.lora_dx_fused ? 2 : 1);
     case OpKind::attention:
-      return 3.5 * forward_flops(c, g, op, tokens);  // seven products in two passes
+      return 3.5 * forward_flops(c, g, op, tokens, sequence);  // seven products in two passes
     case OpKind::cross_entropy:
       return 2 * forward_flops(c, g, op, tokens);
     default:

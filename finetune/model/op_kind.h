@@ -76,10 +76,13 @@ struct OpKindInfo {
 
 const OpKindInfo& info(OpKind kind);
 
-/// Floating-point operations (a multiply-add is two) for T tokens in one sequence; products and attention only.
-double forward_flops(const ModelConfig& config, const LayerGraph& graph, const Op& op, int64_t tokens);
+/// Floating-point operations (a multiply-add is two) for T tokens in sequences of `sequence` tokens (0: one sequence);
+/// products and attention only.
+double forward_flops(const ModelConfig& config, const LayerGraph& graph, const Op& op, int64_t tokens,
+                     int64_t sequence = 0);
 /// `dx`: whether the gradient of the (first) input is wanted.
-double backward_flops(const ModelConfig& config, const LayerGraph& graph, const Op& op, int64_t tokens, bool dx);
+double backward_flops(const ModelConfig& config, const LayerGraph& graph, const Op& op, int64_t tokens, bool dx,
+                      int64_t sequence = 0);
 /// Bytes that a pass over the op's values reads and writes; what the nearly free ops cost.
 double forward_bytes(const LayerGraph& graph, const Op& op, int64_t tokens);
 double backward_bytes(const LayerGraph& graph, const Op& op, int64_t tokens);

@@ -19,14 +19,15 @@ std::string CostModel::key(const Op& op, bool backward) {
 }
 
 double CostModel::work(const ModelConfig& config, const LayerGraph& graph, const Op& op, bool backward, bool dx,
-                       int64_t tokens) {
-  const double flops = backward ? backward_flops(config, graph, op, tokens, dx) : forward_flops(config, graph, op, tokens);
+                       int64_t tokens, int64_t sequence) {
+  const double flops = backward ? backward_flops(config, graph, op, tokens, dx, sequence)
+                                : forward_flops(config, graph, op, tokens, sequence);
   return flops > 0 ? flops : backward ? backward_bytes(graph, op, tokens) : forward_bytes(graph, op, tokens);
 }
 
 double CostModel::seconds(const ModelConfig& config, const LayerGraph& graph, const Op& op, bool backward, bool dx,
-                          int64_t tokens) const {
-  const double units = work(config, graph, op, backward, dx, tokens);
+                          int64_t tokens, int64_t sequence) const {
+  const double units = work(config, graph, op, backward, dx, tokens, sequence);
   if (const auto it = per_unit_.find(key(op, backward)); it != per_unit_.end()) return units * it->second;
   if (assumed_ <= 0) throw Error(ErrorCode::internal, str("no measured rate for '", key(op, backward), "'"));
   const bool products = forward_flops(config, graph, op, 1) > 0;
@@ -47,7 +48,8 @@ ProgramCost cost_of(const Program& program, const ModelGraph& model, const CostM
       const Instr& n = program.instrs[static_cast<size_t>(t)];
       const LayerGraph& g = model.stages[static_cast<size_t>(n.stage)];
       const Op& op = g.ops[static_cast<size_t>(n.op)];
-      const double s = costs.seconds(model.config, g, op, n.backward, n.din[0].buffer >= 0, program.max_tokens);
+      const double s = costs.seconds(model.config, g, op, n.backward, n.din[0].buffer >= 0, program.max_tokens,
+                                     program.sequence);
       (n.backward ? c.backward : n.recompute ? c.recompute : c.forward) += s;
       sum += s;
     }

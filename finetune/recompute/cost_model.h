@@ -16,9 +16,10 @@ class CostModel {
   static CostModel assume(double flops_per_second);
   static constexpr double kFlopsPerByte = 40;
 
-  /// Seconds of one op for `tokens` tokens in one sequence. `dx`: whether the first input's gradient is wanted.
+  /// Seconds of one op for `tokens` tokens in sequences of `sequence` (0: one). `dx`: whether the first input's gradient is
+  /// wanted.
   double seconds(const ModelConfig& config, const LayerGraph& graph, const Op& op, bool backward, bool dx,
-                 int64_t tokens) const;
+                 int64_t tokens, int64_t sequence = 0) const;
 
   /// Seconds per byte that a value costs which is kept from forward to backward: by then it has left the caches, so it is
   /// written to memory and read again.
@@ -33,7 +34,7 @@ class CostModel {
   static std::string key(const Op& op, bool backward);
   /// FLOPs, or bytes moved where there are none.
   static double work(const ModelConfig& config, const LayerGraph& graph, const Op& op, bool backward, bool dx,
-                     int64_t tokens);
+                     int64_t tokens, int64_t sequence = 0);
 
  private:
   double assumed_ = 0;  ///< FLOP/s where no rate is set

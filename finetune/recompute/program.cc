@@ -29,6 +29,7 @@ class Compiler {
       keep_.emplace_back(g.values.size(), false);
     }
     program_.max_tokens = options.max_tokens;
+    program_.sequence = options.sequence;
   }
 
   Program run(const Schedule& schedule) {
@@ -131,7 +132,7 @@ class Compiler {
     }
     add_scratch(n, forward_scratch(model_.config, g, op, scratch_size()));
     (recompute ? program_.recompute_flops : program_.forward_flops) +=
-        forward_flops(model_.config, g, op, options_.max_tokens);
+        forward_flops(model_.config, g, op, options_.max_tokens, options_.sequence);
     program_.instrs.push_back(n);
   }
 
@@ -248,7 +249,7 @@ class Compiler {
     }
     add_scratch(n, backward_scratch(model_.config, g, op, scratch_size()));
     program_.backward_flops += backward_flops(model_.config, g, op, options_.max_tokens,
-                                              op.in.empty() || (op.in[0] >= 0 && a.requires_grad[idx(op.in[0])]));
+                                              op.in.empty() || (op.in[0] >= 0 && a.requires_grad[idx(op.in[0])]), options_.sequence);
     program_.instrs.push_back(n);
   }
 

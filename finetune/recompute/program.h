@@ -41,6 +41,7 @@ struct Instr {
 struct ProgramOptions {
   int64_t max_tokens = 0;
   size_t loss_chunk_bytes = size_t{128} << 20;
+  int64_t sequence = 0;  ///< typical length of a sequence in a micro-batch, for time only; 0: one of max_tokens
   bool place = true;  ///< false: no offsets, and peak is live_peak; for planning
 };
 
@@ -52,7 +53,7 @@ struct ActionSpan {
 
 struct Program {
   std::string schedule;
-  int64_t max_tokens = 0;
+  int64_t max_tokens = 0, sequence = 0;
   std::vector<Instr> instrs;
   std::vector<Buffer> buffers;
   std::vector<ActionSpan> actions;
@@ -61,7 +62,7 @@ struct Program {
   size_t peak = 0;       ///< bytes of arena, as placed
   size_t live_peak = 0;  ///< greatest sum of bytes live at once
   size_t saved_at_peak = 0, scratch_at_peak = 0;  ///< of live_peak: saved activations; op scratch (the loss chunk)
-  double forward_flops = 0, recompute_flops = 0, backward_flops = 0;  ///< at max_tokens in one sequence
+  double forward_flops = 0, recompute_flops = 0, backward_flops = 0;  ///< at max_tokens
 };
 
 /// Bytes live at each instruction.

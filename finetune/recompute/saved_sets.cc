@@ -96,10 +96,10 @@ std::vector<Point> front_of(std::vector<Point> points) {
 }  // namespace
 
 std::vector<SavedSet> saved_sets(const ModelConfig& config, const LayerGraph& g, const StageAnalysis& a,
-                                 const CostModel& costs, int64_t tokens) {
+                                 const CostModel& costs, int64_t tokens, int64_t sequence) {
   std::vector<double> op_seconds;
   for (const Op& op : g.ops)
-    op_seconds.push_back(info(op.kind).loss ? 0 : costs.seconds(config, g, op, false, false, tokens));
+    op_seconds.push_back(info(op.kind).loss ? 0 : costs.seconds(config, g, op, false, false, tokens, sequence));
   Rebuild rebuild(g, a, op_seconds);
 
   // Values that backward reads, wide ones in groups that stand or fall together: those that one op makes, and those
@@ -257,7 +257,7 @@ ChainModel chain_of(const ModelGraph& model, const CostModel& costs, const Progr
   for (size_t s = 0; s < small.stages.size(); ++s) {
     // The tail's loss needs what its forward made, whatever is kept.
     if (a_small[s].has_backward && small.stages[s].output >= 0)
-      sets[s] = saved_sets(small.config, small.stages[s], a_small[s], costs, options.max_tokens);
+      sets[s] = saved_sets(small.config, small.stages[s], a_small[s], costs, options.max_tokens, options.sequence);
     most = std::max(most, sets[s].size());
   }
   ProgramOptions unplaced = options;

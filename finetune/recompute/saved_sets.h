@@ -12,7 +12,7 @@ namespace bantam {
 /// input alone, which is always possible; the last one rebuilds nothing. Every set holds the input.
 constexpr size_t kMostOptions = 24;
 std::vector<SavedSet> saved_sets(const ModelConfig& config, const LayerGraph& graph, const StageAnalysis& analysis,
-                                 const CostModel& costs, int64_t max_tokens);
+                                 const CostModel& costs, int64_t max_tokens, int64_t sequence = 0);
 
 /// The trained part of a model (from the first stage that runs backward) as a chain.
 struct ChainModel {

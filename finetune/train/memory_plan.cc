@@ -35,7 +35,7 @@ MemoryLimit memory_limit(size_t limit, size_t reserve) {
   const size_t free = available_memory();
   if (free == 0) return {};
   const size_t room = free + process_memory().anonymous;
-  return {room > reserve ? room - reserve : 1, false, "free memory"};
+  return {room > reserve ? room - reserve : 1, false, reserve > 0 ? "free memory less memory_reserve" : "free memory"};
 }
 
 std::string MemoryPlan::table() const {

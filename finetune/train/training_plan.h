@@ -18,6 +18,7 @@ struct PlanRequest {
   size_t workspace_bytes = 0;  ///< Context::workspace_bytes()
   size_t program_bytes = 0;    ///< the process beside all that: code's data, tokenizer, datasets
   int64_t max_tokens = 0;      ///< of the largest micro-batch
+  int64_t sequence = 0;        ///< typical length of its sequences, for time only; 0: one sequence
   size_t loss_chunk_bytes = size_t{128} << 20;
   CheckpointPolicy checkpointing;
   std::optional<Schedule> schedule;  ///< this one, whatever `checkpointing` says
