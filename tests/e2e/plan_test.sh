@@ -36,10 +36,11 @@ for mode in sqrt every_n:2 selective; do
   cmp "$work/big/adapter_model.safetensors" "$work/free" || fail "$mode changed the result"
 done
 
-# A whole training, evaluation and saves included, in 5 % more than its plan. (The kernel's limit counts whole stacks.)
+# A whole training, evaluation and saves included, in 5 % more than its plan. The kernel's limit also counts what is reserved
+# and never touched, of libraries, heaps and stacks: 8 MiB.
 expect 0 "" big plan --json --memory-limit "$limit"
 planned=$(number anonymous_bytes)
-within() { (ulimit -s 512; ulimit -d $((planned / 1024 * $1 / 100)); big train --overwrite --memory-limit "$limit" --save-steps 1 --eval-steps 1); }
+within() { (ulimit -s 512; ulimit -d $((planned / 1024 * $1 / 100 + 8192)); big train --overwrite --memory-limit "$limit" --save-steps 1 --eval-steps 1); }
 expect 0 "" within 105
 expect 5 "" within 60
 
