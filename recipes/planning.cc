@@ -196,9 +196,11 @@ std::string plan_text(const Planned& p) {
   if (schedule.name == "auto" && m.recompute_overhead > 0)
     out += str("layers (0 all kept, S some, I input, . nothing): ", schedule_strip(p.graph, schedule), "\n");
   char overhead[80];
-  std::snprintf(overhead, sizeof overhead, "recompute adds %.0f %% to a step, planned", 100 * m.recompute_overhead);
+  std::snprintf(overhead, sizeof overhead, "recompute adds %.0f %% to a step, planned", 100 * std::max(0.0, m.recompute_overhead));
   out += overhead;
-  if (m.recompute_overhead > 0)
+  if (m.recompute_overhead > 0.6)
+    out += "; a smaller loss_chunk_bytes or micro_batch_size (with more accumulation) leaves more room and takes less";
+  else if (m.recompute_overhead > 0)
     out += schedule.name == "auto" ? "; results are the same with more memory and less of it"
                                    : "; results are the same without it (--no-gradient-checkpointing), memory is not";
   out += "\n";

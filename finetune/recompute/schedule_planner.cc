@@ -57,20 +57,4 @@ std::optional<PlannedSchedule> SchedulePlanner::automatic(size_t budget) const {
   return best;
 }
 
-PlannedSchedule SchedulePlanner::leanest() const {
-  PlannedSchedule best = fixed({CheckpointMode::full, {}});
-  // Below one input per layer there are only segments of several levels; a tenth of that is far below any use.
-  size_t budget = best.program.peak;
-  const ChainPlanner planner(chain_.chain, budget);
-  const size_t least = planner.least_budget();
-  for (size_t b = least; b <= budget; b = std::max(b + 1, b + (budget - least) / 8)) {
-    const auto plan = planner.plan(b);
-    if (!plan) break;
-    PlannedSchedule p = of(schedule_of(model_, chain_, plan->ops, "auto"));
-    if (p.program.peak < best.program.peak) best = std::move(p);
-    if (b == least) break;
-  }
-  return best;
-}
-
 }  // namespace bantam

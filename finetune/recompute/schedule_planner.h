@@ -26,8 +26,6 @@ class SchedulePlanner {
   /// rebuilt. The planner's chain is a little larger than the compiled program, so budgets are tried around the limit.
   /// Empty: nothing fits.
   std::optional<PlannedSchedule> automatic(size_t budget) const;
-  /// The leanest schedule that the planner knows.
-  PlannedSchedule leanest() const;
 
   const ChainModel& chain() const { return chain_; }
 

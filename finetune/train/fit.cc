@@ -17,6 +17,14 @@ CostModel no_costs() {
   return CostModel::assume(1e11);
 }
 
+// With enough levels of segments nearly everything fits, at many times the time. What is advised costs no more than
+// about half a step again.
+constexpr double kDearest = 0.6;
+
+bool acceptable(const MemoryPlan& plan) {
+  return plan.fits() && plan.recompute_overhead <= kDearest;
+}
+
 std::string chunk_text(size_t bytes) {
   return bytes % (size_t{1} << 20) == 0 ? str(bytes >> 20, "MiB") : str(bytes >> 10, "KiB");
 }
@@ -53,7 +61,7 @@ int64_t largest_micro_batch(const ModelGraph& model, const PlanRequest& request,
     if (rows_per_step % m != 0) continue;
     PlanRequest r = request;
     r.max_tokens = shape.tokens(m, shape.max_seq_length);
-    if (plan_of(model, r, costs).fits()) return m;
+    if (acceptable(plan_of(model, r, costs))) return m;
   }
   return 0;
 }
@@ -62,7 +70,7 @@ FitAnswer make_it_fit(const ModelGraph& model, const PlanRequest& request, const
                       const std::function<CostModel()>& costs) {
   FitAnswer a{.request = request, .shape = shape};
   MemoryPlan plan = plan_of(model, a.request, costs);
-  const auto done = [&] { return a.fits = plan.fits(); };
+  const auto done = [&] { return a.fits = a.changes.empty() ? plan.fits() : acceptable(plan); };
   const auto change = [&](std::string key, std::string value) {
     plan = plan_of(model, a.request, costs);
     a.changes.push_back({std::move(key), std::move(value), plan.need()});
@@ -84,7 +92,7 @@ FitAnswer make_it_fit(const ModelGraph& model, const PlanRequest& request, const
     r.loss_chunk_bytes = chunk >> 10 << 10;
     const MemoryPlan p = plan_of(model, r, costs);
     if (p.need() < best_need) best_need = p.need(), best_chunk = r.loss_chunk_bytes;
-    if (p.fits()) break;
+    if (acceptable(p)) break;
   }
   if (best_chunk != chunk_before) {
     a.request.loss_chunk_bytes = best_chunk;
@@ -98,7 +106,7 @@ FitAnswer make_it_fit(const ModelGraph& model, const PlanRequest& request, const
       if (rows % m != 0) continue;
       PlanRequest r = a.request;
       r.max_tokens = shape.tokens(m, shape.max_seq_length);
-      if (plan_of(model, r, costs).fits()) break;
+      if (acceptable(plan_of(model, r, costs))) break;
     }
     a.shape.micro_batch_size = m;
     a.shape.gradient_accumulation_steps = rows / m;
@@ -112,7 +120,7 @@ FitAnswer make_it_fit(const ModelGraph& model, const PlanRequest& request, const
     const int64_t middle = low + (high - low) / 2;
     PlanRequest r = a.request;
     r.max_tokens = a.shape.micro_batch_size * middle;
-    (plan_of(model, r, costs).fits() ? low : high) = middle;
+    (acceptable(plan_of(model, r, costs)) ? low : high) = middle;
   }
   if (low >= 8) {
     a.shortens = a.fits = true;

@@ -31,7 +31,7 @@ struct FitAnswer {
 };
 
 /// The smallest changes that make the request fit its limit, in the order checkpointing, loss chunk, micro-batch (with
-/// more accumulation: rows per optimiser step stay), length.
+/// more accumulation: rows per optimiser step stay), length; each goes on until recompute adds at most 60 % to a step.
 FitAnswer make_it_fit(const ModelGraph& model, const PlanRequest& request, const BatchShape& shape,
                       const std::function<CostModel()>& costs);
 

@@ -60,7 +60,7 @@ TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const 
       const SchedulePlanner planner(model, *measured, options);
       std::optional<PlannedSchedule> found;
       if (budget >= plan.evaluation.peak) found = planner.automatic(budget);
-      plan.training = found ? std::move(*found) : planner.leanest();
+      plan.training = found ? std::move(*found) : planner.fixed({CheckpointMode::full, {}});
       plan.training.schedule.name = plan.training.program.schedule = "auto";
       fill_lines(model, r, plan);
     }
