@@ -36,12 +36,16 @@ struct Earlier {
 
 std::optional<Earlier> earlier_plan(const std::string& text, const ModelGraph& graph, const Recipe& r) {
   const auto j = ordered_json::parse(text, nullptr, false);
-  if (!j.is_object() || j.value("planned_with", "") != planned_with(r) || !j.contains("schedule")) return std::nullopt;
+  if (!j.is_object() || !j.contains("planned_with") || j["planned_with"] != planned_with(r) || !j.contains("schedule"))
+    return std::nullopt;
+  const auto number = [&](const char* name) {
+    return j.contains(name) && j[name].is_number_integer() ? j[name].get<int64_t>() : 0;
+  };
   Earlier e;
   e.schedule = schedule_from_json(graph, j["schedule"].dump());
-  e.micro_batch_size = j.value("micro_batch_size", int64_t{0});
-  e.gradient_accumulation_steps = j.value("gradient_accumulation_steps", int64_t{0});
-  e.loss_chunk_bytes = j.value("loss_chunk_bytes", size_t{0});
+  e.micro_batch_size = number("micro_batch_size");
+  e.gradient_accumulation_steps = number("gradient_accumulation_steps");
+  e.loss_chunk_bytes = static_cast<size_t>(std::max<int64_t>(0, number("loss_chunk_bytes")));
   if (!e.schedule || e.micro_batch_size < 1 || e.gradient_accumulation_steps < 1 || e.loss_chunk_bytes < 1)
     return std::nullopt;
   return e;

@@ -150,7 +150,7 @@ CostModel measured_costs(Context& ctx, const CalibrationShape& shape, const std:
   const auto path = cache_dir / "rates" / (hex64(fnv1a(key)) + ".json");
   if (std::ifstream in(path); in) {
     const auto j = nlohmann::json::parse(in, nullptr, false);
-    if (j.is_object() && j.value("key", "") == key && j.contains("rates") && j["rates"].is_object()) {
+    if (j.is_object() && j.contains("key") && j["key"] == key && j.contains("rates") && j["rates"].is_object()) {
       CostModel m;
       bool good = true;
       for (const auto& [name, rate] : j["rates"].items()) {

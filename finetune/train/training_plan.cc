@@ -36,7 +36,7 @@ void fill_lines(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pla
 TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const std::function<CostModel()>& costs,
                            bool want_seconds) {
   const ProgramOptions options{
-      .max_tokens = r.max_tokens, .loss_chunk_bytes = r.loss_chunk_bytes, .sequence = r.sequence};
+      .max_tokens = r.max_tokens, .loss_chunk_bytes = r.loss_chunk_bytes, .sequence = r.sequence, .place = r.place};
   TrainingPlan plan;
   plan.evaluation = compile(model, evaluation_schedule(model), options);
   const auto planned = [&](const Schedule& s) {

@@ -23,6 +23,7 @@ struct PlanRequest {
   CheckpointPolicy checkpointing;
   std::optional<Schedule> schedule;  ///< this one, whatever `checkpointing` says
   MemoryLimit limit;                 ///< what auto solves for
+  bool place = true;                 ///< false: peaks are the greatest sums of live bytes, up to half a percent less
 };
 
 struct TrainingPlan {
