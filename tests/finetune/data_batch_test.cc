@@ -117,6 +117,37 @@ TEST_CASE("order is a function of seed and epoch") {
   CHECK(first != order_of(plan_epoch(samples, o, 0)));
 }
 
+TEST_CASE("longest_batch_first: the worst case opens the run, and nothing else moves") {
+  for (const bool packing : {true, false}) {
+    const auto samples = many(60, 20);
+    BatchOptions o{.micro_batch_size = 2, .gradient_accumulation_steps = 3, .max_seq_length = 20, .sample_packing = packing};
+    const auto tokens = [&](const std::vector<int32_t>& micro) {
+      size_t n = 0;
+      for (const int32_t i : micro) n += samples[static_cast<size_t>(i)].ids.size();
+      return static_cast<int64_t>(n);
+    };
+    const EpochPlan with = plan_epoch(samples, o, 0);
+    CHECK(tokens(with.steps[0][0]) == with.longest_micro_batch);
+    o.longest_batch_first = false;
+    const EpochPlan without = plan_epoch(samples, o, 0);
+    CHECK(with.longest_micro_batch == without.longest_micro_batch);
+    // The same steps with the same micro-batches; the others in their order.
+    REQUIRE(with.steps.size() == without.steps.size());
+    auto rest = without.steps;
+    const auto moved = std::find_if(rest.begin(), rest.end(), [&](const auto& step) {
+      return std::is_permutation(step.begin(), step.end(), with.steps[0].begin(), with.steps[0].end());
+    });
+    REQUIRE(moved != rest.end());
+    rest.erase(moved);
+    CHECK(std::equal(rest.begin(), rest.end(), with.steps.begin() + 1));
+    o.longest_batch_first = true;
+    const EpochPlan later = plan_epoch(samples, o, 3);
+    o.longest_batch_first = false;
+    CHECK(later.steps == plan_epoch(samples, o, 3).steps);  // the first epoch only
+  }
+  CHECK(plan_epoch({}, {}, 0).steps.empty());
+}
+
 TEST_CASE("the generator is SplitMix64 with its published values, draws are in range and even") {
   SplitMix64 random(1234567);
   CHECK(random.next() == 6457827717110365317ull);

@@ -36,6 +36,21 @@ TEST_CASE("booleans are one documented set") {
   for (const char* text : {"1", "0", "y", "n", "tRue", "", "t"}) CHECK(!parse_bool(text).has_value());
 }
 
+TEST_CASE("rates") {
+  for (const auto& [text, value] : {std::pair{"4e11", 4e11}, {"400G", 4e11}, {"400 GFLOPS", 4e11}, {"90T", 9e13},
+                                    {"1.5 PFLOP/s", 1.5e15}, {"2k", 0.0}, {"7e14flops", 7e14}, {"12 M", 1.2e7}}) {
+    CAPTURE(text);
+    if (value > 0)
+      CHECK(parse_rate(text) == value);
+    else
+      CHECK(!parse_rate(text));
+  }
+  for (const char* text : {"", "T", "-1T", "0", "fast", "1e30", "90X", "FLOPS"}) {
+    CAPTURE(text);
+    CHECK(!parse_rate(text));
+  }
+}
+
 TEST_CASE("sizes take units") {
   CHECK(parse_size("1024") == 1024);
   CHECK(parse_size("10GiB") == int64_t{10} << 30);
