@@ -164,8 +164,10 @@ void print_report(const TrainReport& r, const CommandOptions& options, const Run
                 100 * (r.last_eval_loss / r.first_eval_loss - 1));
   std::printf("memory without the mapped weights: %s planned, %s measured\n", size_text(r.planned_anonymous).c_str(),
               size_text(r.peak_anonymous).c_str());
-  if (r.planned_overhead > 0)
+  if (r.measured_overhead > 0 || r.planned_overhead > 0)
     std::printf("recompute: %+.1f %% planned, %+.1f %% measured\n", 100 * r.planned_overhead, 100 * r.measured_overhead);
+  else
+    std::printf("recompute: none\n");
   if (r.skipped_steps > 0)
     std::printf("%lld steps were skipped, see the warnings\n", static_cast<long long>(r.skipped_steps));
   std::printf("%s %s\n", r.finished ? "adapter in" : "stopped; the same command goes on from", folder.path().c_str());

@@ -66,6 +66,15 @@ const std::string kQ = "model.layers.0.self_attn.q_proj.weight";
 
 }  // namespace
 
+namespace {
+// What is known of a store before it is made.
+size_t planned_bytes(const TensorSource& source, const QuantConfig& quant) {
+  size_t sum = 0;
+  for (const SourceTensor& t : source.tensors()) sum += stored_bytes(t, quant);
+  return sum;
+}
+}  // namespace
+
 TEST_CASE("a written store opens mapped, and equals the one made in memory") {
   const auto source = memory_source(tiny_llama());
   for (const auto& quant :
@@ -85,6 +94,7 @@ TEST_CASE("a written store opens mapped, and equals the one made in memory") {
     CHECK_FALSE(memory->mapped());
     CHECK(mapped->layers() == 2);
     CHECK(mapped->bytes() == memory->bytes());
+    CHECK(mapped->bytes() == planned_bytes(*source, quant));
     CHECK(contains(read_file(dir / "store" / "config.json"), "quantization_config") == (quant.type == QuantType::nf4));
 
     const WeightLease layer = mapped->acquire(1), top = mapped->acquire(WeightStore::kTop);
@@ -144,6 +154,7 @@ TEST_CASE("bf16 sources stay bf16 where they are not quantised; vectors are give
   CHECK(store->mapped());
   const WeightView& e = *store->find_matrix("model.embed_tokens.weight");
   CHECK(e.format == WeightFormat::bf16);
+  CHECK(store->bytes() == planned_bytes(source, {}));
   std::vector<float> want(40 * 64), norm(64);
   source.read_rows(static_cast<size_t>(source.find("model.embed_tokens.weight")), 0, 40, want.data());
   CHECK(decoded(e) == want);
