@@ -206,11 +206,12 @@ std::string plan_svg(const Planned& p) {
   const double cell = w / static_cast<double>(std::max<size_t>(strip.size(), 1));
   put(out, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\">layers</text>", kLeft - 8, kTop + h + 58);
   for (size_t i = 0; i < strip.size(); ++i) {
-    const char* color = strip[i] == '0' ? "#2f5d8a" : strip[i] == 'S' ? "#7fa6cc" : strip[i] == 'I' ? "#d7e3ef" : "#ffffff";
-    put(out, "<rect x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"22\" fill=\"%s\" stroke=\"#888\" stroke-width=\"0.5\"/>\n",
-        kLeft + cell * static_cast<double>(i), kTop + h + 42, cell, color);
+    // From white (nothing) over the input alone to the colour of saved memory (all).
+    const double share = strip[i] == '*' ? 1 : strip[i] == 'I' ? 0.08 : strip[i] == '.' ? 0 : 0.1 * (strip[i] - '0');
+    put(out, "<rect x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"22\" fill=\"#4878a8\" fill-opacity=\"%.2f\" stroke=\"#888\" stroke-width=\"0.5\"/>\n",
+        kLeft + cell * static_cast<double>(i), kTop + h + 42, cell, share);
   }
-  put(out, "<text x=\"%g\" y=\"%g\">kept of each layer: dark all, middle some, light its input, white nothing</text>\n", kLeft,
+  put(out, "<text x=\"%g\" y=\"%g\">kept of each layer: the darker the more, white nothing</text>\n", kLeft,
       kTop + h + 86);
   return out + "</svg>\n";
 }

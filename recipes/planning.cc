@@ -198,7 +198,7 @@ std::string plan_text(const Planned& p) {
              m.table());
   const Schedule& schedule = p.plan.training.schedule;
   if (schedule.name == "auto" && m.recompute_overhead > 0)
-    out += str("layers (0 all kept, S some, I input, . nothing): ", schedule_strip(p.graph, schedule), "\n");
+    out += str("kept of each layer (* all, 1-9 tenths, I input, . nothing): ", schedule_strip(p.graph, schedule), "\n");
   char overhead[80];
   std::snprintf(overhead, sizeof overhead, "recompute adds %.0f %% to a step, planned", 100 * std::max(0.0, m.recompute_overhead));
   out += overhead;

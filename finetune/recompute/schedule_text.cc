@@ -67,9 +67,17 @@ std::string schedule_strip(const ModelGraph& model, const Schedule& schedule) {
     if (!analysis[s].has_backward) continue;
     const LayerGraph& g = model.stages[s];
     const SavedSet all = keep_all(g, analysis[s]);
-    const bool everything =
-        std::equal(all.begin(), all.end(), a.keep.begin(), [](bool need, bool have) { return !need || have; });
-    at[s] = everything ? '0' : a.keep == keep_input(g) ? 'I' : std::count(a.keep.begin(), a.keep.end(), true) ? 'S' : '.';
+    double kept = 0, whole = 0;
+    for (size_t v = 0; v < all.size(); ++v) {
+      const double bytes = static_cast<double>(g.values[v].width) * static_cast<double>(size_of(g.values[v].dtype));
+      whole += all[v] ? bytes : 0;
+      kept += all[v] && a.keep[v] ? bytes : 0;
+    }
+    const int tenths = static_cast<int>(10 * kept / whole);
+    at[s] = kept == whole ? '*'
+            : kept == 0   ? '.'
+            : a.keep == keep_input(g) ? 'I'
+                                      : static_cast<char>('0' + std::clamp(tenths, 1, 9));
   }
   std::string out;
   for (size_t s = 0; s + 1 < at.size(); ++s)

@@ -14,7 +14,7 @@ std::string schedule_to_json(const ModelGraph& model, const Schedule& schedule);
 std::optional<Schedule> schedule_from_json(const ModelGraph& model, const std::string& json);
 
 /// One letter per layer that runs backward, first layer first: what its first forward keeps.
-///   0 all that backward reads, S something, I its input alone, . nothing (computed again from a stage below)
+///   * all that backward reads, 1 to 9 tenths of its bytes, I its input alone, . nothing (computed again from below)
 std::string schedule_strip(const ModelGraph& model, const Schedule& schedule);
 
 }  // namespace bantam
