@@ -12,9 +12,9 @@ struct TileFinish {
   const float* sum = nullptr;  ///< f32, row stride sum_stride
   int64_t sum_stride = 0;
   float alpha = 1;
-  const float* bias = nullptr;   ///< optional
-  ConstTensorView residual;      ///< optional; may be c
-  void* c = nullptr;             ///< f32 or bf16
+  const float* bias = nullptr;  ///< optional
+  ConstTensorView residual;     ///< optional; may be c
+  void* c = nullptr;            ///< f32 or bf16
   bool c_is_bf16 = false;
   int64_t c_stride = 0;
   bool add = false;

@@ -25,7 +25,8 @@ const TileEngine& tile_engine(Isa isa) {
 }
 
 int64_t reduction_slice(const TileEngine& e, Math math, int64_t k) {
-  // Every slice but the first reads and writes the f32 sums once more; a longer one leaves room for fewer columns in L2.
+  // Every slice but the first reads and writes the f32 sums once more; a longer one leaves room for fewer columns in
+  // L2.
   const int64_t longest = e.pairs && math == Math::bf16 ? 1024 : e.nr >= 64 ? 768 : 512;
   if (k <= 0) return 8;
   const int64_t slices = (k + longest - 1) / longest;

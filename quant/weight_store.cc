@@ -42,7 +42,8 @@ size_t stored_bytes(const SourceTensor& t, const QuantConfig& quant) {
   if (quant.type != QuantType::nf4 || !is_quantised_tensor(t)) return n * (t.natural == DType::bf16 ? 2 : 4);
   constexpr size_t kBlock = WeightView::kBlock, kNested = WeightView::kNestedBlock;
   const size_t blocks = (n + kBlock - 1) / kBlock;
-  const size_t scales = quant.double_quant ? blocks + (blocks + kNested - 1) / kNested * sizeof(float) : blocks * sizeof(float);
+  const size_t scales =
+      quant.double_quant ? blocks + (blocks + kNested - 1) / kNested * sizeof(float) : blocks * sizeof(float);
   return (n + 1) / 2 + scales;
 }
 

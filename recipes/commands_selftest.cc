@@ -68,7 +68,8 @@ int selftest_command(const Recipe& recipe, const SelftestCommandOptions& options
                                  .loss_chunk_bytes = planned.request.loss_chunk_bytes,
                                  .sequence = planned.request.sequence});
   const MemoryPlan& plan = planned.plan.memory;
-  const PlannedSchedule none = planner.fixed({CheckpointMode::off, {}}), full = planner.fixed({CheckpointMode::full, {}});
+  const PlannedSchedule none = planner.fixed({CheckpointMode::off, {}}),
+                        full = planner.fixed({CheckpointMode::full, {}});
   const size_t room = plan.limit.bytes > 0 ? plan.limit.bytes - (plan.need() - planned.plan.arena()) : SIZE_MAX;
   std::vector<std::pair<std::string, PlannedSchedule>> schedules;
   const auto add = [&](const std::string& name, const PlannedSchedule& schedule) {
@@ -87,7 +88,8 @@ int selftest_command(const Recipe& recipe, const SelftestCommandOptions& options
   std::vector<Outcome> all;
   bool equal = true;
   for (const auto& [name, schedule] : schedules) {
-    if (!options.common.quiet) std::fprintf(stderr, "%lld steps, checkpointing: %s\n", static_cast<long long>(options.steps), name.c_str());
+    if (!options.common.quiet)
+      std::fprintf(stderr, "%lld steps, checkpointing: %s\n", static_cast<long long>(options.steps), name.c_str());
     all.push_back(run(s, recipe, planned, schedule, name, options.steps));
     all.back().planned_overhead = schedule.cost.total() / schedules[0].second.cost.total() - 1;
     equal = equal && all.back().equal(all[0]);
@@ -106,8 +108,10 @@ int selftest_command(const Recipe& recipe, const SelftestCommandOptions& options
                            {"measured_overhead", o.seconds / all[0].seconds - 1}});
     std::printf("%s\n", j.dump(2).c_str());
   } else {
-    std::printf("checkpointing     loss after %lld steps   results    activations: planned   measured   time: planned   measured\n",
-                static_cast<long long>(options.steps));
+    std::printf(
+        "checkpointing     loss after %lld steps   results    activations: planned   measured   time: planned   "
+        "measured\n",
+        static_cast<long long>(options.steps));
     for (const Outcome& o : all)
       std::printf("%-16s %20.9f   %-9s %20s %10s %+14.1f %% %+9.1f %%\n", o.name.c_str(), o.losses.back(),
                   o.equal(all[0]) ? "equal" : "DIFFERENT", size_text(o.planned).c_str(), size_text(o.measured).c_str(),

@@ -165,7 +165,8 @@ void print_report(const TrainReport& r, const CommandOptions& options, const Run
   std::printf("memory without the mapped weights: %s planned, %s measured\n", size_text(r.planned_anonymous).c_str(),
               size_text(r.peak_anonymous).c_str());
   if (r.measured_overhead > 0 || r.planned_overhead > 0)
-    std::printf("recompute: %+.1f %% planned, %+.1f %% measured\n", 100 * r.planned_overhead, 100 * r.measured_overhead);
+    std::printf("recompute: %+.1f %% planned, %+.1f %% measured\n", 100 * r.planned_overhead,
+                100 * r.measured_overhead);
   else
     std::printf("recompute: none\n");
   if (r.skipped_steps > 0)

@@ -409,8 +409,9 @@ void add_memory(List& t) {
       {.name = "on_does_not_fit",
        .section = "memory",
        .type = KeyType::choice,
-       .help = "When the plan is over the limit. error: stop, and say what would fit; adjust: checkpointing on, a smaller "
-               "loss chunk, then smaller micro-batches with more accumulation. Rows are never cut shorter for it.",
+       .help =
+           "When the plan is over the limit. error: stop, and say what would fit; adjust: checkpointing on, a smaller "
+           "loss chunk, then smaller micro-batches with more accumulation. Rows are never cut shorter for it.",
        .values = {{"error"}, {"adjust"}}}));
 }
 

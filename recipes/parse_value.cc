@@ -178,13 +178,15 @@ std::optional<KeyValue> ValueReader::read_with_number(const KeySpec& key, const 
   if (!known) return issue(node, found_expected(key, show(name + ": " + number)));
   const auto v = parse_integer(number);
   if (!v || *v < 1 || *v > 1 << 20)
-    return issue(node, str("found ", show(name + ": " + number), ", expected every_n: a whole number of layers, from 1"));
+    return issue(node,
+                 str("found ", show(name + ": " + number), ", expected every_n: a whole number of layers, from 1"));
   return KeyValue(name + ": " + std::to_string(*v));
 }
 
 std::optional<KeyValue> ValueReader::read_choice(const KeySpec& key, const YamlNode& node, std::string text) {
   std::vector<std::string> names;
-  if (text == "every_n") return issue(node, str("found ", show(text), ", expected {every_n: layers}, for example {every_n: 2}"));
+  if (text == "every_n")
+    return issue(node, str("found ", show(text), ", expected {every_n: layers}, for example {every_n: 2}"));
   for (const ChoiceValue& value : key.values) {
     if (value.name == text) {
       if (available(value.since) || !key.has_field()) return text;

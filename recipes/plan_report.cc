@@ -42,7 +42,8 @@ PlanReport report_of(const Planned& p) {
   PlanReport r;
   const ModelConfig& c = p.graph.config;
   const SchedulePlanner planner(p.graph, p.costs,
-                                {.max_tokens = p.request.max_tokens, .loss_chunk_bytes = p.request.loss_chunk_bytes,
+                                {.max_tokens = p.request.max_tokens,
+                                 .loss_chunk_bytes = p.request.loss_chunk_bytes,
                                  .sequence = p.request.sequence});
   const PlannedSchedule none = planner.fixed({CheckpointMode::off, {}});
   const size_t others = p.plan.memory.need() - p.plan.arena();
@@ -72,13 +73,16 @@ PlanReport report_of(const Planned& p) {
   r.with_checkpointing = largest_of(p, CheckpointMode::full);
   r.without = largest_of(p, CheckpointMode::off);
   r.logits_bytes = static_cast<size_t>(p.request.max_tokens) * static_cast<size_t>(c.vocab_size) * sizeof(float);
-  r.layer_inputs = static_cast<size_t>(p.request.max_tokens * c.hidden_size * c.num_hidden_layers) * size_of(p.graph.dtype);
+  r.layer_inputs =
+      static_cast<size_t>(p.request.max_tokens * c.hidden_size * c.num_hidden_layers) * size_of(p.graph.dtype);
   if (!p.plan.memory.fits()) r.answer = make_it_fit(p.graph, p.request, p.shape, [&p] { return p.costs; });
   return r;
 }
 
 std::string report_text(const Planned& p, const PlanReport& r) {
-  std::string out = "\nstrategies                activations         total       time   (auto: at a share of what lies between true and none)\n";
+  std::string out =
+      "\nstrategies                activations         total       time   (auto: at a share of what lies between true "
+      "and none)\n";
   for (const StrategyRow& s : r.strategies)
     out += "  " + pad(s.name, 20, true) + pad(size_text(s.activations), 14) + pad(size_text(s.total), 14) +
            pad(percent(s.overhead), 11) + (s.fits ? "" : "  does not fit") + (s.chosen ? "  <- this plan" : "") + "\n";
@@ -89,11 +93,13 @@ std::string report_text(const Planned& p, const PlanReport& r) {
       out += "  " + pad(name, 24, true) + pad(count_text(l.micro_batch_size), 16) +
              pad(count_text(l.max_seq_length), 17) + "\n";
   }
-  out += "\nCheckpointing changes the activations only: weights, adapters, gradients, optimizer state and the loss chunk stay "
-         "as they are.\nWhat `true` keeps, one input per layer, is " +
-         size_text(r.layer_inputs) + ". Logits of " + size_text(r.logits_bytes) + " (" +
-         std::to_string(p.request.max_tokens) + " tokens x " + std::to_string(p.graph.config.vocab_size) +
-         " words x 4 bytes) are not allocated: the loss works in chunks.\n";
+  out +=
+      "\nCheckpointing changes the activations only: weights, adapters, gradients, optimizer state and the loss chunk "
+      "stay "
+      "as they are.\nWhat `true` keeps, one input per layer, is " +
+      size_text(r.layer_inputs) + ". Logits of " + size_text(r.logits_bytes) + " (" +
+      std::to_string(p.request.max_tokens) + " tokens x " + std::to_string(p.graph.config.vocab_size) +
+      " words x 4 bytes) are not allocated: the loss works in chunks.\n";
   if (!m.fits()) {
     out += "\nIt does not fit: " + size_text(m.need() - m.limit.bytes) + " over. What would, in this order:\n";
     for (const FitChange& c : r.answer.changes)
@@ -103,10 +109,13 @@ std::string report_text(const Planned& p, const PlanReport& r) {
     else if (r.answer.shortens)
       out += "The last of these cuts rows shorter: a smaller lora_r or base model keeps them whole.\n";
   } else if (m.recompute_overhead > 0.005 && r.strategies[0].fits) {
-    out += "\nThere is memory for a step without recompute: --no-gradient-checkpointing (or auto) is faster, with equal "
-           "results.\n";
+    out +=
+        "\nThere is memory for a step without recompute: --no-gradient-checkpointing (or auto) is faster, with equal "
+        "results.\n";
   } else if (m.limit.bytes > 0 && r.with_checkpointing.max_seq_length > p.shape.max_seq_length) {
-    out += "\nMemory is left over: a larger micro_batch_size, or examples up to the length above, before anything is cut.\n";
+    out +=
+        "\nMemory is left over: a larger micro_batch_size, or examples up to the length above, before anything is "
+        "cut.\n";
   }
   return out;
 }
@@ -120,7 +129,8 @@ std::string report_json(const Planned& p, const PlanReport& r) {
                                {"overhead", s.overhead},
                                {"fits", s.fits},
                                {"chosen", s.chosen}});
-  for (const auto& [name, l] : {std::pair{"without_checkpointing", r.without}, {"with_checkpointing", r.with_checkpointing}})
+  for (const auto& [name, l] :
+       {std::pair{"without_checkpointing", r.without}, {"with_checkpointing", r.with_checkpointing}})
     j["largest"][name] = {{"micro_batch_size", l.micro_batch_size}, {"max_seq_length", l.max_seq_length}};
   j["layer_inputs_bytes"] = r.layer_inputs;
   j["logits_not_allocated_bytes"] = r.logits_bytes;
@@ -158,15 +168,17 @@ std::string plan_svg(const Planned& p) {
     to += text;
   };
   std::string out;
-  put(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" font-size=\"13\">\n", kWidth,
-      kHeight);
+  put(out,
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" font-size=\"13\">\n",
+      kWidth, kHeight);
   out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
-  put(out, "<text x=\"%g\" y=\"24\" font-size=\"16\">Memory of one micro-batch of %lld tokens, gradient checkpointing: %s</text>\n",
+  put(out,
+      "<text x=\"%g\" y=\"24\" font-size=\"16\">Memory of one micro-batch of %lld tokens, gradient checkpointing: "
+      "%s</text>\n",
       kLeft, static_cast<long long>(program.max_tokens), program.schedule.c_str());
   double a = 0, b = 0, c = 0;
   std::vector<std::array<double, 3>> level;
-  for (size_t t = 0; t < program.instrs.size(); ++t)
-    level.push_back({a += saved[t], b += working[t], c += scratch[t]});
+  for (size_t t = 0; t < program.instrs.size(); ++t) level.push_back({a += saved[t], b += working[t], c += scratch[t]});
   const char* fills[] = {"#4878a8", "#e8a33d", "#b0b0b0"};
   const char* names[] = {"saved activations", "working set", "loss chunk and scratch"};
   for (int layer = 2; layer >= 0; --layer) {  // the sum of all behind, the saved in front
@@ -184,7 +196,8 @@ std::string plan_svg(const Planned& p) {
   }
   for (int i = 0; i <= 4; ++i) {
     const double bytes = most * i / 4;
-    put(out, "<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>", kLeft, kLeft + w, y_of(bytes), y_of(bytes));
+    put(out, "<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>", kLeft, kLeft + w, y_of(bytes),
+        y_of(bytes));
     put(out, "<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", kLeft - 8, y_of(bytes) + 4,
         size_text(static_cast<size_t>(bytes)).c_str());
   }
@@ -192,14 +205,16 @@ std::string plan_svg(const Planned& p) {
   for (const ActionSpan& s : program.actions)
     if (s.kind == Action::Kind::backward) {
       const double at = s.first > 0 ? x_of(end[static_cast<size_t>(s.first) - 1]) : kLeft;
-      put(out, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\" stroke=\"#444\" stroke-dasharray=\"4 3\"/>", at, at, kTop, kTop + h);
+      put(out, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\" stroke=\"#444\" stroke-dasharray=\"4 3\"/>", at, at,
+          kTop, kTop + h);
       put(out, "<text x=\"%.1f\" y=\"%g\">loss, backward</text>\n", at + 4, kTop + 12);
       break;
     }
-  put(out, "<text x=\"%g\" y=\"%g\">0</text><text x=\"%g\" y=\"%g\" text-anchor=\"end\">%.3g s</text>\n", kLeft, kTop + h + 18, kLeft + w,
-      kTop + h + 18, time);
+  put(out, "<text x=\"%g\" y=\"%g\">0</text><text x=\"%g\" y=\"%g\" text-anchor=\"end\">%.3g s</text>\n", kLeft,
+      kTop + h + 18, kLeft + w, kTop + h + 18, time);
   for (int k = 0; k < 3; ++k) {
-    put(out, "<rect x=\"%g\" y=\"%g\" width=\"12\" height=\"12\" fill=\"%s\"/>", kLeft + 130 + 190 * k, kTop + h + 8, fills[k]);
+    put(out, "<rect x=\"%g\" y=\"%g\" width=\"12\" height=\"12\" fill=\"%s\"/>", kLeft + 130 + 190 * k, kTop + h + 8,
+        fills[k]);
     put(out, "<text x=\"%g\" y=\"%g\">%s</text>\n", kLeft + 148 + 190 * k, kTop + h + 18, names[k]);
   }
   const std::string strip = schedule_strip(p.graph, p.plan.training.schedule);
@@ -208,7 +223,9 @@ std::string plan_svg(const Planned& p) {
   for (size_t i = 0; i < strip.size(); ++i) {
     // From white (nothing) over the input alone to the colour of saved memory (all).
     const double share = strip[i] == '*' ? 1 : strip[i] == 'I' ? 0.08 : strip[i] == '.' ? 0 : 0.1 * (strip[i] - '0');
-    put(out, "<rect x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"22\" fill=\"#4878a8\" fill-opacity=\"%.2f\" stroke=\"#888\" stroke-width=\"0.5\"/>\n",
+    put(out,
+        "<rect x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"22\" fill=\"#4878a8\" fill-opacity=\"%.2f\" stroke=\"#888\" "
+        "stroke-width=\"0.5\"/>\n",
         kLeft + cell * static_cast<double>(i), kTop + h + 42, cell, share);
   }
   put(out, "<text x=\"%g\" y=\"%g\">kept of each layer: the darker the more, white nothing</text>\n", kLeft,

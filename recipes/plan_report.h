@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `bantam plan` says beyond the plan itself: every strategy side by side, the largest batch and length that fit, what
-// checkpointing leaves as it is, and what to change first.
+// What `bantam plan` says beyond the plan itself: every strategy side by side, the largest batch and length that fit,
+// what checkpointing leaves as it is, and what to change first.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,10 +10,10 @@
 namespace bantam {
 
 struct StrategyRow {
-  std::string name;         ///< "none", "selective", "auto at 75 %", "true", "sqrt"
-  size_t activations = 0;   ///< bytes of the arena
-  size_t total = 0;         ///< of the whole plan, as the limit counts
-  double overhead = 0;      ///< seconds over those of `none`, less 1
+  std::string name;        ///< "none", "selective", "auto at 75 %", "true", "sqrt"
+  size_t activations = 0;  ///< bytes of the arena
+  size_t total = 0;        ///< of the whole plan, as the limit counts
+  double overhead = 0;     ///< seconds over those of `none`, less 1
   bool fits = false, chosen = false;
 };
 

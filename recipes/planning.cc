@@ -20,8 +20,8 @@ constexpr size_t kShapeOnlyProgram = size_t{16} << 20;  // a process that holds 
 // The settings that a schedule was planned with; a resumed run takes it when they are the same.
 std::string planned_with(const Recipe& r) {
   std::string out;
-  for (const char* name : {"gradient_checkpointing", "selective_checkpointing", "memory_limit", "loss_chunk_bytes",
-                           "on_does_not_fit"}) {
+  for (const char* name :
+       {"gradient_checkpointing", "selective_checkpointing", "memory_limit", "loss_chunk_bytes", "on_does_not_fit"}) {
     const KeySpec& key = *find_key(name);
     out += str(name, ": ", format_value(key, key.get(r, key)), "\n");
   }
@@ -89,9 +89,9 @@ Planned make_plan(Session& s, const Recipe& r, const PlanningOptions& o) {
   q.program_bytes = o.shape_only ? kShapeOnlyProgram : program_bytes(q.workspace_bytes);
   q.loss_chunk_bytes = s.options.trainer.loss_chunk_bytes;
   q.checkpointing = s.options.trainer.checkpointing;
-  q.limit = o.assume_memory > 0 ? MemoryLimit{static_cast<size_t>(o.assume_memory), true, "assumed memory"}
-                                : memory_limit(static_cast<size_t>(r.memory_limit.value_or(0)),
-                                               static_cast<size_t>(r.memory_reserve));
+  q.limit = o.assume_memory > 0
+                ? MemoryLimit{static_cast<size_t>(o.assume_memory), true, "assumed memory"}
+                : memory_limit(static_cast<size_t>(r.memory_limit.value_or(0)), static_cast<size_t>(r.memory_reserve));
   p.shape = {batches.micro_batch_size, batches.gradient_accumulation_steps, batches.max_seq_length, {}};
   const bool shape_only = o.shape_only;
   p.shape.tokens = [&s, shape_only](int64_t micro, int64_t length) {
@@ -200,7 +200,8 @@ std::string plan_text(const Planned& p) {
   if (schedule.name == "auto" && m.recompute_overhead > 0)
     out += str("kept of each layer (* all, 1-9 tenths, I input, . nothing): ", schedule_strip(p.graph, schedule), "\n");
   char overhead[80];
-  std::snprintf(overhead, sizeof overhead, "recompute adds %.0f %% to a step, planned", 100 * std::max(0.0, m.recompute_overhead));
+  std::snprintf(overhead, sizeof overhead, "recompute adds %.0f %% to a step, planned",
+                100 * std::max(0.0, m.recompute_overhead));
   out += overhead;
   if (m.recompute_overhead > 0.6)
     out += "; a smaller loss_chunk_bytes or micro_batch_size (with more accumulation) leaves more room and takes less";

@@ -28,8 +28,8 @@ struct Planned {
   std::vector<std::string> notes;  ///< what was chosen or adjusted
 };
 
-/// Decides micro_batch_size: auto, on_does_not_fit: adjust, and the schedule; sets session.options accordingly. A plan that
-/// does not fit is returned as it is (plan.memory.fits() is false).
+/// Decides micro_batch_size: auto, on_does_not_fit: adjust, and the schedule; sets session.options accordingly. A plan
+/// that does not fit is returned as it is (plan.memory.fits() is false).
 Planned make_plan(Session& session, const Recipe& recipe, const PlanningOptions& options);
 
 /// Error(does_not_fit) with the smallest changes that would make it fit, unless it fits.

@@ -60,10 +60,10 @@ struct Recipe {
 
   // memory
   Checkpointing gradient_checkpointing = Checkpointing::automatic;
-  int64_t every_n = 1;                                              ///< layers a segment, of Checkpointing::every_n
-  std::vector<std::string> selective_checkpointing;                 ///< values to save; empty: the built-in choice
-  std::optional<int64_t> memory_limit;                              ///< bytes; none: auto
-  int64_t memory_reserve = int64_t{512} << 20;                      ///< bytes left free when memory_limit is auto
+  int64_t every_n = 1;                               ///< layers a segment, of Checkpointing::every_n
+  std::vector<std::string> selective_checkpointing;  ///< values to save; empty: the built-in choice
+  std::optional<int64_t> memory_limit;               ///< bytes; none: auto
+  int64_t memory_reserve = int64_t{512} << 20;       ///< bytes left free when memory_limit is auto
   int64_t loss_chunk_bytes = int64_t{128} << 20;
   DoesNotFit on_does_not_fit = DoesNotFit::error;
 

@@ -99,8 +99,9 @@ class Resolver {
   void batch() {
     if (!recipe_.micro_batch_size && !recipe_.effective_batch_size) {
       if (const Setting* s = given("micro_batch_size"))
-        fail(*s, "found auto, which needs effective_batch_size (rows per optimiser step) instead of "
-                 "gradient_accumulation_steps");
+        fail(*s,
+             "found auto, which needs effective_batch_size (rows per optimiser step) instead of "
+             "gradient_accumulation_steps");
       return;
     }
     if (!recipe_.effective_batch_size) return;

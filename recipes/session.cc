@@ -65,8 +65,8 @@ TrainOptions train_options(const Recipe& r) {
   o.trainer.loss_chunk_bytes = static_cast<size_t>(r.loss_chunk_bytes);
   o.trainer.optimizer = {r.adam_beta1, r.adam_beta2, r.adam_epsilon, r.weight_decay, r.max_grad_norm};
   o.trainer.seed = static_cast<uint64_t>(r.seed);
-  o.batches = {r.micro_batch_size.value_or(1), r.gradient_accumulation_steps, r.max_seq_length,
-               r.sample_packing,               static_cast<uint64_t>(r.seed), r.longest_batch_first};
+  o.batches = {r.micro_batch_size.value_or(1), r.gradient_accumulation_steps, r.max_seq_length, r.sample_packing,
+               static_cast<uint64_t>(r.seed),  r.longest_batch_first};
   o.lr.learning_rate = r.learning_rate;
   o.lr.scheduler = r.lr_scheduler == Recipe::LrScheduler::linear     ? LrScheduler::linear
                    : r.lr_scheduler == Recipe::LrScheduler::constant ? LrScheduler::constant
@@ -185,8 +185,9 @@ Session open_session(const Recipe& r, const CommandOptions& options) {
   choose_modules(s, r);
   s.options.run_key = str("recipe ", recipe_run_key(r), ", data ", hex64(data_hash(s.train)));
   s.options.resume_with_new_total = options.resume;
-  s.options.base_model_name =
-      !r.hf_base.empty() ? r.hf_base : !s.config.hf_base.empty() ? s.config.hf_base : r.base_model;
+  s.options.base_model_name = !r.hf_base.empty()          ? r.hf_base
+                              : !s.config.hf_base.empty() ? s.config.hf_base
+                                                          : r.base_model;
   return s;
 }
 

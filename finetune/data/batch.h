@@ -39,8 +39,8 @@ struct EpochPlan {
   int64_t longest_micro_batch = 0;                       ///< tokens
 };
 
-/// A function of the samples' lengths, options and epoch only. Shuffled by (seed, epoch), but for longest_batch_first. The last window may hold
-/// fewer micro-batches. Every sample appears exactly once.
+/// A function of the samples' lengths, options and epoch only. Shuffled by (seed, epoch), but for longest_batch_first.
+/// The last window may hold fewer micro-batches. Every sample appears exactly once.
 EpochPlan plan_epoch(const std::vector<Sample>& samples, const BatchOptions& options, int64_t epoch);
 /// The same without shuffling, in order: evaluation.
 EpochPlan plan_in_order(const std::vector<Sample>& samples, const BatchOptions& options);

@@ -67,8 +67,7 @@ std::vector<SourceTensor> expected_tensors(const ModelConfig& config, DType natu
 size_t planned_store_bytes(const ModelConfig& config, const std::filesystem::path& path, const QuantConfig& quant) {
   if (!path.empty() && is_quantized_folder(path)) return WeightStore::open(path)->bytes();
   size_t sum = 0;
-  for (const SourceTensor& t :
-       path.empty() ? expected_tensors(config, DType::bf16) : open_model_files(path)->tensors())
+  for (const SourceTensor& t : path.empty() ? expected_tensors(config, DType::bf16) : open_model_files(path)->tensors())
     sum += stored_bytes(t, quant);
   return sum;
 }

@@ -32,7 +32,8 @@ std::filesystem::path default_cache_dir();
 /// later ones map it. Error(model): tensors that are missing, unknown or of another shape than the config says.
 std::shared_ptr<const Model> load_model(const std::filesystem::path& path, const LoadOptions& options = {});
 
-/// The tensors that a model of this shape has, as a source would list them; those that are not quantised have `natural`.
+/// The tensors that a model of this shape has, as a source would list them; those that are not quantised have
+/// `natural`.
 std::vector<SourceTensor> expected_tensors(const ModelConfig& config, DType natural);
 
 /// Bytes that the model's store takes, without loading it: from the files' headers where `path` is there, else from the

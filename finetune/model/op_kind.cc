@@ -393,7 +393,8 @@ double backward_bytes(const LayerGraph& g, const Op& op, int64_t tokens) {
   const auto count = [&](int v, bool value, bool gradient) {
     if (v < 0) return;
     const ValueInfo& i = g.values[static_cast<size_t>(v)];
-    row += static_cast<double>(i.width) * static_cast<double>(size_of(i.dtype)) * ((value ? 1 : 0) + (gradient ? 1 : 0));
+    row +=
+        static_cast<double>(i.width) * static_cast<double>(size_of(i.dtype)) * ((value ? 1 : 0) + (gradient ? 1 : 0));
   };
   for (size_t i = 0; i < op.in.size(); ++i) count(op.in[i], k.backward_reads_in >> i & 1u, k.grad_in >> i & 1u);
   for (size_t j = 0; j < op.out.size(); ++j) count(op.out[j], k.backward_reads_out >> j & 1u, k.grad_out >> j & 1u);

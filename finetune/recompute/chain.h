@@ -39,7 +39,7 @@ struct StageCost {
 };
 
 struct Chain {
-  std::vector<StageCost> stages;  ///< the last holds the loss: it has no forward of its own, its backward is all
+  std::vector<StageCost> stages;     ///< the last holds the loss: it has no forward of its own, its backward is all
   double without_recompute() const;  ///< seconds of a pass that rebuilds nothing: forwards and cheapest backwards
 };
 

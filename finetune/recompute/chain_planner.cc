@@ -101,7 +101,8 @@ void ChainPlanner::solve(int i, int j, float* out) const {
   const auto at = [&](int s) -> const StageCost& { return chain_.stages[static_cast<size_t>(s)]; };
   const size_t gradient = gradient_after(j);
   if (i == j) {
-    for (int64_t m = slots_of(gradient + at(i).backward_extra); m < width_; ++m) out[m] = static_cast<float>(at(i).backward);
+    for (int64_t m = slots_of(gradient + at(i).backward_extra); m < width_; ++m)
+      out[m] = static_cast<float>(at(i).backward);
     return;
   }
   size_t need = 0;

@@ -31,8 +31,8 @@ class ChainPlanner {
   /// A slot of one byte (slots >= max_budget) is exact. Identical stages are planned once.
   ChainPlanner(const Chain& chain, size_t max_budget, size_t slots = 0);
 
-  /// The fastest schedule whose peak is at most `budget` (<= max_budget; the first input counts). What rounding to slots
-  /// left over is spent on better options, stage by stage. Empty: none is known.
+  /// The fastest schedule whose peak is at most `budget` (<= max_budget; the first input counts). What rounding to
+  /// slots left over is spent on better options, stage by stage. Empty: none is known.
   std::optional<ChainPlan> plan(size_t budget) const;
   /// Least budget for which plan() finds a schedule; max_budget + 1: none.
   size_t least_budget() const;
@@ -53,7 +53,7 @@ class ChainPlanner {
 
   Chain chain_;
   size_t slot_ = 1;
-  int64_t width_ = 0;  // slots + 1
+  int64_t width_ = 0;                    // slots + 1
   std::vector<std::vector<int>> kinds_;  // [i][j - i]
   std::vector<std::pair<int, int>> representative_;
   std::vector<float> values_;

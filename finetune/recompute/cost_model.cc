@@ -48,8 +48,8 @@ ProgramCost cost_of(const Program& program, const ModelGraph& model, const CostM
       const Instr& n = program.instrs[static_cast<size_t>(t)];
       const LayerGraph& g = model.stages[static_cast<size_t>(n.stage)];
       const Op& op = g.ops[static_cast<size_t>(n.op)];
-      const double s = costs.seconds(model.config, g, op, n.backward, n.din[0].buffer >= 0, program.max_tokens,
-                                     program.sequence);
+      const double s =
+          costs.seconds(model.config, g, op, n.backward, n.din[0].buffer >= 0, program.max_tokens, program.sequence);
       (n.backward ? c.backward : n.recompute ? c.recompute : c.forward) += s;
       sum += s;
     }

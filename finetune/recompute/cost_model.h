@@ -16,13 +16,13 @@ class CostModel {
   static CostModel assume(double flops_per_second);
   static constexpr double kFlopsPerByte = 40;
 
-  /// Seconds of one op for `tokens` tokens in sequences of `sequence` (0: one). `dx`: whether the first input's gradient is
-  /// wanted.
+  /// Seconds of one op for `tokens` tokens in sequences of `sequence` (0: one). `dx`: whether the first input's
+  /// gradient is wanted.
   double seconds(const ModelConfig& config, const LayerGraph& graph, const Op& op, bool backward, bool dx,
                  int64_t tokens, int64_t sequence = 0) const;
 
-  /// Seconds per byte that a value costs which is kept from forward to backward: by then it has left the caches, so it is
-  /// written to memory and read again.
+  /// Seconds per byte that a value costs which is kept from forward to backward: by then it has left the caches, so it
+  /// is written to memory and read again.
   double seconds_per_kept_byte() const;
   static constexpr const char* kKept = "kept byte";
 

@@ -77,8 +77,7 @@ size_t place_stacked(std::vector<Interval>& v) {
   int steps = 1;
   for (const Interval& i : v) steps = std::max(steps, i.last + 1);
   std::vector<size_t> stacked, others;
-  for (size_t i = 0; i < v.size(); ++i)
-    (v[i].saved || v[i].last - v[i].first > kShort ? stacked : others).push_back(i);
+  for (size_t i = 0; i < v.size(); ++i) (v[i].saved || v[i].last - v[i].first > kShort ? stacked : others).push_back(i);
   std::stable_sort(stacked.begin(), stacked.end(), [&](size_t a, size_t b) {
     return v[a].last != v[b].last ? v[a].last > v[b].last : v[a].first < v[b].first;
   });
@@ -96,9 +95,8 @@ size_t place_stacked(std::vector<Interval>& v) {
     around.clear();
     for (int t = v[i].first; t <= v[i].last; ++t)
       around.insert(around.end(), at[static_cast<size_t>(t)].begin(), at[static_cast<size_t>(t)].end());
-    std::sort(around.begin(), around.end(), [&](size_t a, size_t b) {
-      return v[a].offset != v[b].offset ? v[a].offset < v[b].offset : a < b;
-    });
+    std::sort(around.begin(), around.end(),
+              [&](size_t a, size_t b) { return v[a].offset != v[b].offset ? v[a].offset < v[b].offset : a < b; });
     size_t offset = aligned(heights.over(v[i].first, v[i].last));
     for (const size_t j : around) {
       if (v[j].offset >= offset + v[i].bytes) break;

@@ -18,9 +18,9 @@ struct Interval {
 size_t live_peak(const std::vector<Interval>& intervals);
 
 /// Gives every interval an offset (multiples of 64) such that intervals that share a step never overlap; returns the
-/// end of the highest. Saved ones first, as a stack (last freed lowest), the others above it, large ones first: n log n,
-/// and enough for deep models. Where that leaves a gap to live_peak and there are few intervals, orders are searched.
-/// Deterministic.
+/// end of the highest. Saved ones first, as a stack (last freed lowest), the others above it, large ones first: n log
+/// n, and enough for deep models. Where that leaves a gap to live_peak and there are few intervals, orders are
+/// searched. Deterministic.
 size_t place(std::vector<Interval>& intervals);
 
 }  // namespace bantam

@@ -248,8 +248,9 @@ class Compiler {
       }
     }
     add_scratch(n, backward_scratch(model_.config, g, op, scratch_size()));
-    program_.backward_flops += backward_flops(model_.config, g, op, options_.max_tokens,
-                                              op.in.empty() || (op.in[0] >= 0 && a.requires_grad[idx(op.in[0])]), options_.sequence);
+    program_.backward_flops +=
+        backward_flops(model_.config, g, op, options_.max_tokens,
+                       op.in.empty() || (op.in[0] >= 0 && a.requires_grad[idx(op.in[0])]), options_.sequence);
     program_.instrs.push_back(n);
   }
 
@@ -264,7 +265,8 @@ class Compiler {
 
   void place_all() {
     std::vector<Interval> intervals;
-    for (const Buffer& b : program_.buffers) intervals.push_back({.bytes = b.bytes, .first = b.first, .last = b.last, .saved = b.saved});
+    for (const Buffer& b : program_.buffers)
+      intervals.push_back({.bytes = b.bytes, .first = b.first, .last = b.last, .saved = b.saved});
     program_.live_peak = live_peak(intervals);
     program_.peak = options_.place ? place(intervals) : program_.live_peak;
     for (size_t i = 0; i < intervals.size(); ++i) program_.buffers[i].offset = intervals[i].offset;

@@ -42,7 +42,7 @@ struct ProgramOptions {
   int64_t max_tokens = 0;
   size_t loss_chunk_bytes = size_t{128} << 20;
   int64_t sequence = 0;  ///< typical length of a sequence in a micro-batch, for time only; 0: one of max_tokens
-  bool place = true;  ///< false: no offsets, and peak is live_peak; for planning
+  bool place = true;     ///< false: no offsets, and peak is live_peak; for planning
 };
 
 /// The instructions of one action of the schedule: [first, last).

@@ -207,8 +207,8 @@ size_t gradient_bytes(const LayerGraph& g, int64_t tokens) {
 }
 
 // The tail's forward (its norm) and its backward (the loss) follow each other: one op of the chain.
-StageCost tail_cost(const ModelGraph& model, const Program& p, const ProgramCost& seconds, const std::vector<Peak>& peaks,
-                    int64_t tokens) {
+StageCost tail_cost(const ModelGraph& model, const Program& p, const ProgramCost& seconds,
+                    const std::vector<Peak>& peaks, int64_t tokens) {
   const LayerGraph& g = model.stages.back();
   StageCost c;
   c.input = bytes_of(g.values[idx(g.input)], tokens);
@@ -244,8 +244,7 @@ ChainModel chain_of(const ModelGraph& model, const CostModel& costs, const Progr
   const auto small_analysis = analyse(small);
   for (size_t s = 0; s < stages; ++s)
     if (!(small_analysis[idx(stands_for[idx(kind[s])])] == analysis[s])) {  // an order that a few cannot show
-      small = model;
-      for (size_t k = 0; k < stages; ++k) stands_for.resize(stages), stands_for[k] = static_cast<int>(k);
+      small = model;  // each stage for itself
       break;
     }
   const bool whole = small.stages.size() == stages;

@@ -19,8 +19,8 @@ struct ChainModel {
   Chain chain;
   int first_stage = 0;                      ///< of the model: stage 0 of the chain
   std::vector<std::vector<SavedSet>> sets;  ///< [stage of the chain][option]
-  size_t outside = 0;     ///< bytes live beside what the chain counts (the losses), at most
-  double seconds_below = 0;  ///< forward of the stages below
+  size_t outside = 0;                       ///< bytes live beside what the chain counts (the losses), at most
+  double seconds_below = 0;                 ///< forward of the stages below
 };
 ChainModel chain_of(const ModelGraph& model, const CostModel& costs, const ProgramOptions& options);
 

@@ -56,8 +56,8 @@ struct StageAnalysis {
 };
 std::vector<StageAnalysis> analyse(const ModelGraph& model);
 
-/// Training schedule of a policy that needs no solving. Error(usage) when a name in `save` is no value, module or op kind
-/// of the layers.
+/// Training schedule of a policy that needs no solving. Error(usage) when a name in `save` is no value, module or op
+/// kind of the layers.
 Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& policy);
 /// By value: whether a nearly free op rebuilds it from what backward reads anyway, or from other such values. (Rope is
 /// nearly free, but its input is the product of a linear that nobody keeps: its output is not cheap.)

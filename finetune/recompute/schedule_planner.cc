@@ -30,29 +30,31 @@ std::optional<PlannedSchedule> SchedulePlanner::automatic(size_t budget) const {
   };
   if (consider(fixed({CheckpointMode::off, {}})) <= budget) return best;
   consider(fixed({CheckpointMode::selective, {}}));
-  // What the chain counts and what the program takes differ by in-place ops and by placement: a few corrections.
-  size_t chain_budget = budget;
-  const ChainPlanner planner(chain_.chain, budget + budget / 8);
-  size_t low = 0, high = budget + budget / 8;  // known to fit, known not to (of the chain's budget)
-  for (int round = 0; round < 8; ++round) {
+  // What the chain counts and what the program takes differ by in-place ops (less) and by placement (up to half a percent
+  // more): a few corrections. Every plan fills its budget again, so what is taken off for placement doubles each time.
+  const size_t most = budget + budget / 8;
+  const ChainPlanner planner(chain_.chain, most);
+  size_t low = 0, high = most + 1;  // chain budgets: fits or has no plan; does not fit
+  size_t chain_budget = budget, margin = budget / 2000;
+  for (int round = 0; round < 12 && high - low > budget / 1000; ++round) {
+    size_t next = low + (high - low) / 2;
     const auto plan = planner.plan(chain_budget);
     if (!plan) {
-      low = std::max(low, chain_budget);
+      low = chain_budget;
+      next = low + (high - low) / 2;
     } else {
       const size_t peak = consider(of(schedule_of(model_, chain_, plan->ops, "auto")));
       if (peak <= budget) {
-        low = std::max(low, chain_budget);
         if (budget - peak < budget / 200) break;
+        low = chain_budget;
+        next = chain_budget + (budget - peak);
       } else {
-        high = std::min(high, chain_budget);
+        high = chain_budget;
+        next = chain_budget - std::min(chain_budget, peak - budget + margin);
+        margin *= 2;
       }
-      const size_t next = peak <= budget ? chain_budget + (budget - peak) : chain_budget - std::min(chain_budget, peak - budget);
-      chain_budget = next > low && next < high ? next : low + (high - low) / 2;
-      if (high - low < budget / 400) break;
-      continue;
     }
-    chain_budget = low + (high - low) / 2;
-    if (high - low < budget / 400) break;
+    chain_budget = next > low && next < high ? next : low + (high - low) / 2;
   }
   return best;
 }

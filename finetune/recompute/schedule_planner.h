@@ -22,9 +22,9 @@ class SchedulePlanner {
   /// The schedule of a policy other than auto.
   PlannedSchedule fixed(const CheckpointPolicy& policy) const;
   PlannedSchedule of(const Schedule& schedule) const;
-  /// The fastest schedule found whose placed peak is at most `budget`: with room for all that backward reads, nothing is
-  /// rebuilt. The planner's chain is a little larger than the compiled program, so budgets are tried around the limit.
-  /// Empty: nothing fits.
+  /// The fastest schedule found whose placed peak is at most `budget`: with room for all that backward reads, nothing
+  /// is rebuilt. The planner's chain is a little larger than the compiled program, so budgets are tried around the
+  /// limit. Empty: nothing fits.
   std::optional<PlannedSchedule> automatic(size_t budget) const;
 
   const ChainModel& chain() const { return chain_; }

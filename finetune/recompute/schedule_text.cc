@@ -74,8 +74,8 @@ std::string schedule_strip(const ModelGraph& model, const Schedule& schedule) {
       kept += all[v] && a.keep[v] ? bytes : 0;
     }
     const int tenths = static_cast<int>(10 * kept / whole);
-    at[s] = kept == whole ? '*'
-            : kept == 0   ? '.'
+    at[s] = kept == whole             ? '*'
+            : kept == 0               ? '.'
             : a.keep == keep_input(g) ? 'I'
                                       : static_cast<char>('0' + std::clamp(tenths, 1, 9));
   }

@@ -43,9 +43,9 @@ int64_t measured_tokens(const CalibrationShape& s) {
 
 // As many rows a chunk as with the whole vocabulary.
 size_t scaled_chunk(const CalibrationShape& s, const ModelConfig& c) {
-  return std::max<size_t>(1, static_cast<size_t>(static_cast<double>(s.loss_chunk_bytes) *
-                                                 static_cast<double>(c.vocab_size) /
-                                                 static_cast<double>(s.config.vocab_size)));
+  return std::max<size_t>(
+      1, static_cast<size_t>(static_cast<double>(s.loss_chunk_bytes) * static_cast<double>(c.vocab_size) /
+                             static_cast<double>(s.config.vocab_size)));
 }
 
 // Values of a plausible size; what they are makes no difference to the time.
@@ -142,11 +142,11 @@ CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
 CostModel measured_costs(Context& ctx, const CalibrationShape& shape, const std::filesystem::path& cache_dir) {
   const ModelConfig c = scaled_down(shape.config);
   const std::string key =
-      str("v", kVersion, machine_name(), " ", ctx.backend().name, " ", name_of(ctx.isa()), " threads ", ctx.num_threads(),
-          " ", c.model_type, " ", c.hidden_size, " ", c.intermediate_size, " ", c.num_attention_heads, "/",
-          c.num_key_value_heads, "x", c.head_dim, " vocab ", c.vocab_size, " dtype ", name_of(shape.dtype), " r ",
-          shape.lora.r, " dropout ", shape.lora.lora_dropout > 0, " tokens ", measured_tokens(shape), " chunk ",
-          scaled_chunk(shape, c));
+      str("v", kVersion, machine_name(), " ", ctx.backend().name, " ", name_of(ctx.isa()), " threads ",
+          ctx.num_threads(), " ", c.model_type, " ", c.hidden_size, " ", c.intermediate_size, " ",
+          c.num_attention_heads, "/", c.num_key_value_heads, "x", c.head_dim, " vocab ", c.vocab_size, " dtype ",
+          name_of(shape.dtype), " r ", shape.lora.r, " dropout ", shape.lora.lora_dropout > 0, " tokens ",
+          measured_tokens(shape), " chunk ", scaled_chunk(shape, c));
   const auto path = cache_dir / "rates" / (hex64(fnv1a(key)) + ".json");
   if (std::ifstream in(path); in) {
     const auto j = nlohmann::json::parse(in, nullptr, false);

@@ -49,7 +49,8 @@ std::string MemoryPlan::table() const {
   out += row("total", total(), "");
   if (limit.bytes > 0) {
     const std::string over = fits() ? "  fits" : str("  does not fit: ", size_text(need() - limit.bytes), " over");
-    out += row("limit", limit.bytes, str("  (", limit.name, limit.counts_mapped ? ")" : ", mapped files beside it)", over).c_str());
+    out += row("limit", limit.bytes,
+               str("  (", limit.name, limit.counts_mapped ? ")" : ", mapped files beside it)", over).c_str());
   }
   return out;
 }

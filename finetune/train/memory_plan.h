@@ -30,8 +30,8 @@ struct MemoryPlan {
   double forward_seconds = 0, recompute_seconds = 0, backward_seconds = 0;  ///< of the largest micro-batch; 0: unknown
   MemoryLimit limit;
   size_t total() const;
-  size_t anonymous() const;   ///< without mapped lines
-  size_t need() const;        ///< what the limit is held against
+  size_t anonymous() const;  ///< without mapped lines
+  size_t need() const;       ///< what the limit is held against
   bool fits() const;
   std::string table() const;  ///< for people: a line each, the sum, and the limit
 };
@@ -39,8 +39,8 @@ struct MemoryPlan {
 /// "1.24 GiB", "37.0 MiB", "512 B".
 std::string size_text(size_t bytes);
 
-/// Error(does_not_fit) when the plan is above its limit: by how much, the largest line, and `hint`, or else the advice in
-/// the order checkpointing, loss chunk, micro-batch, length.
+/// Error(does_not_fit) when the plan is above its limit: by how much, the largest line, and `hint`, or else the advice
+/// in the order checkpointing, loss chunk, micro-batch, length.
 void check_fits(const MemoryPlan& plan, const std::string& hint = {});
 
 /// Memory that this process can still get: MemAvailable of /proc/meminfo, and what its control groups (version 2 or 1)

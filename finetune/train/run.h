@@ -72,7 +72,7 @@ struct TrainReport {
   double train_seconds = 0;                        ///< spent in steps by this process
   int64_t tokens = 0, skipped_steps = 0;
   double planned_overhead = 0, measured_overhead = 0;  ///< of recompute, over a step without
-  size_t planned_anonymous = 0, peak_anonymous = 0;  ///< peak_anonymous: greatest seen after a step
+  size_t planned_anonymous = 0, peak_anonymous = 0;    ///< peak_anonymous: greatest seen after a step
 };
 
 /// Runs to the end or until `stop` is requested (looked at after each micro-batch: the unfinished step is given up and

@@ -39,7 +39,8 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
     r.program_bytes = program_bytes(4 * flat + ctx.workspace_bytes() + (mapped ? 0 : model_->store->bytes()));
   const auto costs = [&] {
     return options_.costs ? *options_.costs
-                          : calibrate(ctx, {model_->config, options.dtype, adapters.config(), max_tokens, options.loss_chunk_bytes});
+                          : calibrate(ctx, {model_->config, options.dtype, adapters.config(), max_tokens,
+                                            options.loss_chunk_bytes});
   };
   plan_ = plan_training(graph_, r, costs, options.costs.has_value());
 }

@@ -25,12 +25,12 @@ struct TrainerOptions {
   CheckpointPolicy checkpointing;
   size_t loss_chunk_bytes = size_t{128} << 20;
   AdamwOptions optimizer;
-  uint64_t seed = 42;        ///< of the dropout masks
+  uint64_t seed = 42;                ///< of the dropout masks
   std::optional<MemoryLimit> limit;  ///< empty: memory_limit(0, 512 MiB), what is free
   size_t program_bytes = 0;          ///< see PlanRequest; 0: measured
   std::optional<Schedule> schedule;  ///< run this one, whatever `checkpointing` says (a resumed run's plan)
   std::optional<CostModel> costs;    ///< of this machine; empty: measured when a schedule has to be solved for
-  bool poison_dead = false;  ///< see RunOptions
+  bool poison_dead = false;          ///< see RunOptions
 };
 
 struct StepResult {
@@ -48,8 +48,9 @@ struct EvalResult {
 
 class Trainer {
  public:
-  /// Plans for micro-batches of up to max_tokens tokens; allocates nothing that grows with them. A plan that does not fit
-  /// is no error here: plan().fits() says it, reserve() refuses it. `adapters` must outlive the trainer and fit the model. Error(usage) / Error(model) when options and model contradict each other.
+  /// Plans for micro-batches of up to max_tokens tokens; allocates nothing that grows with them. A plan that does not
+  /// fit is no error here: plan().fits() says it, reserve() refuses it. `adapters` must outlive the trainer and fit the
+  /// model. Error(usage) / Error(model) when options and model contradict each other.
   Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const TrainerOptions& options,
           int64_t max_tokens);
 

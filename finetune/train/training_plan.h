@@ -34,8 +34,8 @@ struct TrainingPlan {
 };
 
 /// `costs` is asked for only where a schedule has to be solved or `want_seconds`; without it seconds are zero and the
-/// overhead is one of FLOPs and bytes at nominal rates. With auto: the fastest schedule within the limit; where none fits,
-/// the one that keeps each layer's input (memory.fits() is false then).
+/// overhead is one of FLOPs and bytes at nominal rates. With auto: the fastest schedule within the limit; where none
+/// fits, the one that keeps each layer's input (memory.fits() is false then).
 TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& request, const std::function<CostModel()>& costs,
                            bool want_seconds);
 

@@ -3,9 +3,9 @@
 // a ratio to the step that rebuilds nothing, in interleaved pairs of one process.
 //   bantam_recompute_bench [--shape smollm2 | llama-1.1b | deep | llama-8b-4] [--tokens T] [--threads N] [--rounds N]
 //                          [--budgets PERCENT,...] [--plan-only] [--profile]
-// smollm2: SmolLM2-135M (T 1024); llama-1.1b: TinyLlama's shape (T 512); deep: 1,000 narrow layers (T 512); llama-8b-4: 4
-// layers of Llama-3-8B's shape (T 512). Weights are random. Budgets are percent of what `selective` keeps (deep: of what
-// is kept without checkpointing). One thread is timed by its CPU time, several by the wall clock.
+// smollm2: SmolLM2-135M (T 1024); llama-1.1b: TinyLlama's shape (T 512); deep: 1,000 narrow layers (T 512); llama-8b-4:
+// 4 layers of Llama-3-8B's shape (T 512). Weights are random. Budgets are percent of what `selective` keeps (deep: of
+// what is kept without checkpointing). One thread is timed by its CPU time, several by the wall clock.
 #include <time.h>
 
 #include <algorithm>

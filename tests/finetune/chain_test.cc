@@ -87,8 +87,7 @@ double exhaustive(const Chain& chain, size_t budget) {
       if (!transient && !kept) continue;
       if (i + 1 == s.gradient) {
         const int k = s.kept[static_cast<size_t>(i)];
-        const size_t extra =
-            k >= 0 ? at(i).options[static_cast<size_t>(k)].backward_extra : at(i).backward_extra;
+        const size_t extra = k >= 0 ? at(i).options[static_cast<size_t>(k)].backward_extra : at(i).backward_extra;
         if (here + extra <= budget) {
           State next = s;
           next.kept[static_cast<size_t>(i)] = -2;
@@ -180,7 +179,8 @@ TEST_CASE("with slots of one byte a plan is the best persistent schedule") {
 
 TEST_CASE("the simulator refuses what is not legal") {
   Chain c;
-  for (int i = 0; i < 3; ++i) c.stages.push_back({.input = 4, .d_input = 8, .forward = 1, .backward = 2, .options = {}});
+  for (int i = 0; i < 3; ++i)
+    c.stages.push_back({.input = 4, .d_input = 8, .forward = 1, .backward = 2, .options = {}});
   c.stages[0].options = {{.kept = 5, .backward = 1}};
   const ChainOp keep0{Kind::forward_keep, 0, 0}, keep1{Kind::forward_keep, 1, 0}, drop0{Kind::forward_drop, 0, 0};
   const ChainOp b0{Kind::backward, 0, 0}, b1{Kind::backward, 1, 0}, b2{Kind::backward, 2, 0};
@@ -203,8 +203,13 @@ TEST_CASE("the simulator refuses what is not legal") {
 TEST_CASE("with memory to spare nothing is rebuilt; with less, time only grows") {
   Chain c;
   for (int i = 0; i < 40; ++i)
-    c.stages.push_back({.input = 100, .d_input = 200, .forward_extra = 300, .forward = 1, .backward_extra = 900,
-                        .backward = 1.8, .options = {{300, 300, 600, 1.3}, {500, 300, 500, 1.1}, {900, 300, 400, 1.0}}});
+    c.stages.push_back({.input = 100,
+                        .d_input = 200,
+                        .forward_extra = 300,
+                        .forward = 1,
+                        .backward_extra = 900,
+                        .backward = 1.8,
+                        .options = {{300, 300, 600, 1.3}, {500, 300, 500, 1.1}, {900, 300, 400, 1.0}}});
   c.stages.push_back({.input = 100, .d_input = 200, .backward_extra = 500, .backward = 3, .options = {}});
   const ChainPlanner planner(c, 60000);
   const auto roomy = planner.plan(60000);
@@ -227,10 +232,15 @@ TEST_CASE("with memory to spare nothing is rebuilt; with less, time only grows")
 TEST_CASE("deep chains of identical layers are planned") {
   Chain c;
   for (int i = 0; i < 1000; ++i)
-    c.stages.push_back({.input = 512 << 10, .d_input = 1 << 20, .forward_extra = 3 << 20, .forward = 1e-2,
-                        .backward_extra = 9 << 20, .backward = 1.7e-2,
+    c.stages.push_back({.input = 512 << 10,
+                        .d_input = 1 << 20,
+                        .forward_extra = 3 << 20,
+                        .forward = 1e-2,
+                        .backward_extra = 9 << 20,
+                        .backward = 1.7e-2,
                         .options = {{1 << 20, 3 << 20, 6 << 20, 1.5e-2}, {4 << 20, 3 << 20, 5 << 20, 1e-2}}});
-  c.stages.push_back({.input = 512 << 10, .d_input = 1 << 20, .backward_extra = 20 << 20, .backward = 0.1, .options = {}});
+  c.stages.push_back(
+      {.input = 512 << 10, .d_input = 1 << 20, .backward_extra = 20 << 20, .backward = 0.1, .options = {}});
   const size_t all = size_t{1001} * (5 << 20);
   const auto t0 = std::chrono::steady_clock::now();
   const ChainPlanner planner(c, all / 6);

@@ -120,7 +120,8 @@ TEST_CASE("order is a function of seed and epoch") {
 TEST_CASE("longest_batch_first: the worst case opens the run, and nothing else moves") {
   for (const bool packing : {true, false}) {
     const auto samples = many(60, 20);
-    BatchOptions o{.micro_batch_size = 2, .gradient_accumulation_steps = 3, .max_seq_length = 20, .sample_packing = packing};
+    BatchOptions o{
+        .micro_batch_size = 2, .gradient_accumulation_steps = 3, .max_seq_length = 20, .sample_packing = packing};
     const auto tokens = [&](const std::vector<int32_t>& micro) {
       size_t n = 0;
       for (const int32_t i : micro) n += samples[static_cast<size_t>(i)].ids.size();

@@ -140,7 +140,8 @@ TEST_CASE("what would make it fit: the smallest change, in the order of advice")
 
   Planning tight;
   size_t least = full - 60 * kMiB;
-  for (tight.limit(least); !(a = make_it_fit(tight.graph, tight.request, tight.shape, nominal)).shortens; tight.limit(least))
+  for (tight.limit(least); !(a = make_it_fit(tight.graph, tight.request, tight.shape, nominal)).shortens;
+       tight.limit(least))
     least -= 10 * kMiB;
   CHECK(a.changes.back().key == "max_seq_length");
   CHECK(std::stoi(a.changes.back().value) < 512);
@@ -187,7 +188,8 @@ TEST_CASE("rates are measured for every op of a step, and kept") {
   const AdapterSet shapes = AdapterSet::shapes(shape.lora, linear_modules(c));
   const ModelGraph g = build_model_graph(c, DType::bf16, &shapes);
   const SchedulePlanner planner(g, first, {.max_tokens = 64});
-  const ProgramCost off = planner.fixed({CheckpointMode::off, {}}).cost, full = planner.fixed({CheckpointMode::full, {}}).cost;
+  const ProgramCost off = planner.fixed({CheckpointMode::off, {}}).cost,
+                    full = planner.fixed({CheckpointMode::full, {}}).cost;
   CHECK(off.recompute == 0);
   CHECK(full.recompute > 0);
   CHECK(full.recompute < full.forward);
@@ -233,13 +235,14 @@ TEST_CASE("what a layer keeps is what the formulas say") {
   CHECK(kept_per_token(c, CheckpointMode::selective, true) <= 0.7 * kept_per_token(c, CheckpointMode::off, true));
 
   // Korthikanti et al. 2022: 34 s b h for a GPT layer (h 4 f, no grouping), where everything is trained. Of its parts,
-  // in units of s b h bytes: dropout masks 3 (recomputed here from a counter), GELU input and output 8 + 8 (here the gated
-  // pair and its product, 3 f of 4 h: 24), softmax and its dropout 5 a s / h (never stored with fused attention).
+  // in units of s b h bytes: dropout masks 3 (recomputed here from a counter), GELU input and output 8 + 8 (here the
+  // gated pair and its product, 3 f of 4 h: 24), softmax and its dropout 5 a s / h (never stored with fused attention).
   c.intermediate_size = 4 * 4096, c.num_key_value_heads = 32;
   const double gpt = 34 - 3 - 16;  // without masks and the MLP's inner part: 15
   const double ours = kept_per_token(c, CheckpointMode::off, true) / h - 24 - (4 * heads + 8 + z) / h;
-  // 15: norms' inputs 2 + 2, QKV input 2, q k v 6, attention output 2 (theirs 11 - 1) and the MLP's input 2 (theirs 19 - 17).
-  // Ours keeps the norms' outputs beside their inputs, since lora_A's gradient reads them: x n1 | q k v | o | x1 n2 = 16.
+  // 15: norms' inputs 2 + 2, QKV input 2, q k v 6, attention output 2 (theirs 11 - 1) and the MLP's input 2 (theirs 19
+  // - 17). Ours keeps the norms' outputs beside their inputs, since lora_A's gradient reads them: x n1 | q k v | o | x1
+  // n2 = 16.
   CHECK(gpt == 15);
   CHECK(ours == 16);
 }

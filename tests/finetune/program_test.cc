@@ -88,10 +88,12 @@ TEST_CASE("deep models are placed as tightly, without a search") {
     // Sorted by offset at every 13th step, neighbours do not overlap.
     std::vector<std::vector<size_t>> at(p.instrs.size());
     for (size_t b = 0; b < p.buffers.size(); ++b)
-      for (int t = (p.buffers[b].first + 12) / 13 * 13; t <= p.buffers[b].last; t += 13) at[static_cast<size_t>(t)].push_back(b);
+      for (int t = (p.buffers[b].first + 12) / 13 * 13; t <= p.buffers[b].last; t += 13)
+        at[static_cast<size_t>(t)].push_back(b);
     int overlaps = 0;
     for (size_t t = 0; t < at.size(); ++t) {
-      std::sort(at[t].begin(), at[t].end(), [&](size_t a, size_t b) { return p.buffers[a].offset < p.buffers[b].offset; });
+      std::sort(at[t].begin(), at[t].end(),
+                [&](size_t a, size_t b) { return p.buffers[a].offset < p.buffers[b].offset; });
       for (size_t k = 1; k < at[t].size(); ++k)
         overlaps += p.buffers[at[t][k - 1]].offset + p.buffers[at[t][k - 1]].bytes > p.buffers[at[t][k]].offset;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules on real programs: any legal one gives the same numbers, auto keeps to its budget, the chain that the planner
-// solves agrees with what the compiler builds, and a written schedule is read back.
+// Schedules on real programs: any legal one gives the same numbers, auto keeps to its budget, the chain that the
+// planner solves agrees with what the compiler builds, and a written schedule is read back.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -34,8 +34,8 @@ class RandomSchedule {
   size_t below(size_t n) { return rng_() % n; }
   void forward(int stage, bool keep_the_input) {
     const LayerGraph& l = g_.stages[static_cast<size_t>(stage)];
-    s_.actions.push_back({Action::Kind::forward, stage,
-                          keep_the_input ? keep_input(l) : SavedSet(l.values.size(), false)});
+    s_.actions.push_back(
+        {Action::Kind::forward, stage, keep_the_input ? keep_input(l) : SavedSet(l.values.size(), false)});
   }
   void emit(int i, int j) {
     const LayerGraph& l = g_.stages[static_cast<size_t>(i)];
@@ -121,8 +121,9 @@ TEST_CASE("any legal schedule gives equal losses, gradients and adapters, dropou
       CHECK(run(c, model, o) == base);
     }
     o.schedule.reset();
-    for (const CheckpointPolicy& p : {CheckpointPolicy{CheckpointMode::sqrt, {}}, CheckpointPolicy{CheckpointMode::every_n, {}, 1},
-                                      CheckpointPolicy{CheckpointMode::every_n, {}, 4}, CheckpointPolicy{CheckpointMode::every_n, {}, 100}}) {
+    for (const CheckpointPolicy& p :
+         {CheckpointPolicy{CheckpointMode::sqrt, {}}, CheckpointPolicy{CheckpointMode::every_n, {}, 1},
+          CheckpointPolicy{CheckpointMode::every_n, {}, 4}, CheckpointPolicy{CheckpointMode::every_n, {}, 100}}) {
       o.checkpointing = p;
       CHECK(run(c, model, o) == base);
     }
@@ -132,7 +133,8 @@ TEST_CASE("any legal schedule gives equal losses, gradients and adapters, dropou
 TEST_CASE("auto: the arena keeps to every budget, and the numbers stay") {
   const ModelConfig c = deep_config();
   const auto model = tiny_model(c);
-  TrainerOptions o{.dtype = DType::bf16, .checkpointing = {CheckpointMode::off, {}}, .loss_chunk_bytes = 4096, .poison_dead = true};
+  TrainerOptions o{
+      .dtype = DType::bf16, .checkpointing = {CheckpointMode::off, {}}, .loss_chunk_bytes = 4096, .poison_dead = true};
   Program everything;
   const Trace base = run(c, model, o, &everything);
   o.checkpointing.mode = CheckpointMode::automatic;
@@ -213,6 +215,25 @@ TEST_CASE("auto uses the budget, is never slower than a simple policy that fits,
   CHECK_FALSE(planner.automatic(size_t{1} << 20));
 }
 
+TEST_CASE("auto finds a schedule for every budget above what true takes, in deep models too") {
+  ModelConfig c = tiny_config();
+  c.hidden_size = 256, c.intermediate_size = 768, c.num_attention_heads = 4, c.head_dim = 64;
+  c.num_hidden_layers = 250;
+  const AdapterSet shapes = AdapterSet::shapes({.r = 16}, linear_modules(c));
+  const ModelGraph g = build_model_graph(c, DType::bf16, &shapes);
+  const SchedulePlanner planner(g, CostModel::assume(3e11), {.max_tokens = 512, .loss_chunk_bytes = size_t{16} << 20});
+  const size_t none = planner.fixed({CheckpointMode::off, {}}).program.peak;
+  const size_t full = planner.fixed({CheckpointMode::full, {}}).program.peak;
+  for (int k = 0; k < 12; ++k) {
+    const size_t budget = full + (none - full) / 13 * static_cast<size_t>(k) + 12345 * static_cast<size_t>(k);
+    CAPTURE(k);
+    const auto p = planner.automatic(budget);
+    REQUIRE(p);
+    CHECK(p->program.peak <= budget);
+    CHECK(static_cast<double>(p->program.peak) >= 0.97 * static_cast<double>(budget));
+  }
+}
+
 TEST_CASE("saved sets: a front that starts small and ends with nothing to rebuild, down_proj's output in none") {
   const ModelConfig c = smollm2_135m();
   const AdapterSet adapters({.r = 16, .lora_dropout = 0.05}, linear_modules(c), 1);
@@ -236,11 +257,13 @@ TEST_CASE("plans are quick: 40 layers in a tenth of a second, a thousand layers 
     const AdapterSet adapters({.r = 16}, linear_modules(c), 1);
     const ModelGraph g = build_model_graph(c, DType::bf16, &adapters);
     const auto t0 = std::chrono::steady_clock::now();
-    const SchedulePlanner planner(g, CostModel::assume(3e11), {.max_tokens = 512, .loss_chunk_bytes = size_t{16} << 20});
+    const SchedulePlanner planner(g, CostModel::assume(3e11),
+                                  {.max_tokens = 512, .loss_chunk_bytes = size_t{16} << 20});
     const auto budget = size_t{2 * 1024 * 1024} * static_cast<size_t>(layers);
     const ChainPlanner chain(planner.chain().chain, budget);
     const auto plan = chain.plan(budget);
-    MESSAGE(layers << " layers: " << std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count() << " s");
+    MESSAGE(layers << " layers: " << std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count()
+                   << " s");
     REQUIRE(plan);
     const PlannedSchedule p = planner.of(schedule_of(g, planner.chain(), plan->ops, "test"));
     CHECK(static_cast<double>(p.program.peak) <= 1.03 * static_cast<double>(p.program.live_peak));
@@ -266,9 +289,10 @@ TEST_CASE("a schedule is read back as it was written; one of another model is no
   const std::string text = schedule_to_json(g, RandomSchedule(g, 3).draw());
   const ModelGraph bare = build_model_graph(tiny_config(), DType::bf16, nullptr);
   CHECK_FALSE(schedule_from_json(bare, text));
-  for (const char* bad : {"", "[]", "{}", R"({"name":"x","sets":[],"actions":["f 0 0"]})",
-                          R"({"name":"x","sets":[[]],"actions":["f 99 0"]})", R"({"name":"x","sets":[[]],"actions":["b"]})",
-                          R"({"name":"x","sets":[["nothing"]],"actions":["f 1 0"]})", R"({"name":"x","sets":[[]],"actions":[7]})"})
+  for (const char* bad :
+       {"", "[]", "{}", R"({"name":"x","sets":[],"actions":["f 0 0"]})",
+        R"({"name":"x","sets":[[]],"actions":["f 99 0"]})", R"({"name":"x","sets":[[]],"actions":["b"]})",
+        R"({"name":"x","sets":[["nothing"]],"actions":["f 1 0"]})", R"({"name":"x","sets":[[]],"actions":[7]})"})
     CHECK_FALSE(schedule_from_json(g, bad));
   const Schedule full = training_schedule(g, {CheckpointMode::full, {}});
   CHECK(schedule_strip(g, full) == "IIIIII");

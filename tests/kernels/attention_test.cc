@@ -18,8 +18,8 @@ namespace {
 // Relative error of the rows of a result, in the 2-norm. f32: half a unit in the last place is 6e-8; scores are chains
 // of head_dim products (error ~ sqrt(head_dim) * 6e-8 of values up to ~3, which exp turns into a relative error), sums
 // over keys are chains of 128: 2e-6 is about four times what is measured. bf16: one rounding of o (2^-8
-// of an element at most); gradients are rounded likewise and read the rounded o through delta. A tier with bf16 products
-// rounds q and k (the scores), p and v as well.
+// of an element at most); gradients are rounded likewise and read the rounded o through delta. A tier with bf16
+// products rounds q and k (the scores), p and v as well.
 constexpr double kF32Forward = 2e-6, kF32Backward = 4e-6;
 constexpr double kBf16Forward = 0x1p-8, kBf16TierForward = 4 * 0x1p-8, kBf16Backward = 1.0 / 100;
 

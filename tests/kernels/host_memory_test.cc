@@ -10,7 +10,8 @@
 using namespace bantam;
 
 TEST_CASE("blocks are zero, aligned, writable to the last byte, and released") {
-  for (const size_t bytes : {size_t{1}, size_t{64}, size_t{4097}, (size_t{2} << 20) - 1, size_t{2} << 20, (size_t{5} << 20) + 3}) {
+  for (const size_t bytes :
+       {size_t{1}, size_t{64}, size_t{4097}, (size_t{2} << 20) - 1, size_t{2} << 20, (size_t{5} << 20) + 3}) {
     CAPTURE(bytes);
     auto* p = static_cast<unsigned char*>(allocate_host(bytes));
     REQUIRE(p != nullptr);

@@ -34,7 +34,10 @@ TEST_CASE("slices cover the reduction, are short, and depend on its length and t
   for_each_tier([](Isa, const TileEngine& e) {
     for (const Math math : {Math::f32, Math::bf16})
       for (int64_t k = 1; k < 5000; ++k) {
-        const int64_t longest = math == Math::bf16 && e.pairs ? 1024 : e.nr >= 64 ? 768 : 512, s = reduction_slice(e, math, k);
+        const int64_t longest = math == Math::bf16 && e.pairs ? 1024
+                                : e.nr >= 64                  ? 768
+                                                              : 512,
+                      s = reduction_slice(e, math, k);
         REQUIRE(s % 8 == 0);
         REQUIRE(s <= longest);
         // Even slices: the last is short by the rounding to 8 only.

@@ -192,8 +192,8 @@ TEST_CASE("keys of later versions are refused unless they change nothing") {
         "false)");
   for (const char* line :
        {"use_dora: true", "chat_template: chatml", "quantize_lm_head: yes", "skip_modules: [lm_head]",
-        "lora_init: pissa", "rank_pattern: {a: 4}", "roles_to_train: [user]", "max_minutes: 30", "activation_offloading: true", "export_formats: [gguf]", "merge_dtype: f16",
-        "early_stopping_patience: 3"}) {
+        "lora_init: pissa", "rank_pattern: {a: 4}", "roles_to_train: [user]", "max_minutes: 30",
+        "activation_offloading: true", "export_formats: [gguf]", "merge_dtype: f16", "early_stopping_patience: 3"}) {
     CAPTURE(line);
     CHECK(error_of(std::string(line) + "\n").find("known, not available in this version") != std::string::npos);
   }
@@ -208,9 +208,8 @@ TEST_CASE("keys of later versions are refused unless they change nothing") {
 TEST_CASE("values of later versions are refused by name") {
   CHECK(error_of("quant_type: fp4\n") ==
         "r.yaml:5:13: quant_type: found \"fp4\": known, not available in this version (one of nf4, none)");
-  for (const char* line :
-       {"quant_type: fp4", "device: cuda", "device: cuda:1", "type: chat",
-        "optimizer: adamw_8bit", "lr_scheduler: wsd", "report_to: [jsonl, html]"}) {
+  for (const char* line : {"quant_type: fp4", "device: cuda", "device: cuda:1", "type: chat", "optimizer: adamw_8bit",
+                           "lr_scheduler: wsd", "report_to: [jsonl, html]"}) {
     CAPTURE(line);
     CHECK(error_of(std::string(line) + "\n").find("known, not available in this version") != std::string::npos);
   }

@@ -57,7 +57,8 @@ TEST_CASE("a wrong type names the place, what was found and what was expected") 
         "r.yaml:5:13: quant_type: found \"nf5\", expected one of nf4, none; did you mean nf4?");
   CHECK(error_of("loss_chunk_bytes: 10G\n") ==
         "r.yaml:5:19: loss_chunk_bytes: found \"10G\", expected a size >= 1KiB such as 512MiB or 10GB");
-  CHECK(error_of("optimizer: {name: adamw}\n") == "r.yaml:5:12: optimizer: found \"name: adamw\", expected one of adamw");
+  CHECK(error_of("optimizer: {name: adamw}\n") ==
+        "r.yaml:5:12: optimizer: found \"name: adamw\", expected one of adamw");
   CHECK(error_of("max_steps: none\n") == "no error");
   CHECK(error_of("max_steps: 0\n") ==
         "r.yaml:5:12: max_steps: found \"0\", expected a whole number from 1 to 1e+12 or none");

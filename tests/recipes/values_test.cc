@@ -37,8 +37,14 @@ TEST_CASE("booleans are one documented set") {
 }
 
 TEST_CASE("rates") {
-  for (const auto& [text, value] : {std::pair{"4e11", 4e11}, {"400G", 4e11}, {"400 GFLOPS", 4e11}, {"90T", 9e13},
-                                    {"1.5 PFLOP/s", 1.5e15}, {"2k", 0.0}, {"7e14flops", 7e14}, {"12 M", 1.2e7}}) {
+  for (const auto& [text, value] : {std::pair{"4e11", 4e11},
+                                    {"400G", 4e11},
+                                    {"400 GFLOPS", 4e11},
+                                    {"90T", 9e13},
+                                    {"1.5 PFLOP/s", 1.5e15},
+                                    {"2k", 0.0},
+                                    {"7e14flops", 7e14},
+                                    {"12 M", 1.2e7}}) {
     CAPTURE(text);
     if (value > 0)
       CHECK(parse_rate(text) == value);
