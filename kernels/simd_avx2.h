@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "nf4_codebook.h"
+#include "simd_plain.h"
 
 namespace bantam {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 struct Avx2Simd {
   static constexpr int kLanes = 8;
   static constexpr bool kPairs = false;
-  static constexpr int kUnroll = 8;  ///< steps of the micro-kernel's loop
+  static constexpr int kUnroll = kUnrolled;  ///< steps of the micro-kernel's loop
   static constexpr int kLookup = 32;
   using F = __m256;
   /// The 16 values of a block as byte planes (0 lowest), each in both 128-bit lanes. Rounded values lack planes 0

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "nf4_codebook.h"
+#include "simd_plain.h"
 
 namespace bantam {
 namespace {
@@ -20,7 +21,7 @@ struct Avx512Simd {
 #ifdef BANTAM_EMULATED_AVX512
   static constexpr int kUnroll = 1;
 #else
-  static constexpr int kUnroll = 8;
+  static constexpr int kUnroll = kUnrolled;
 #endif
   static constexpr int kLookup = 16;
   using F = __m512;

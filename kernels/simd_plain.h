@@ -29,6 +29,13 @@ inline float rounded_to_bf16(float f) {
   return float_of(static_cast<uint32_t>(bf16_bits(f)) << 16);
 }
 
+// Sanitizers instrument every access: what is unrolled by eight then takes the compiler half an hour.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kUnrolled = 1;
+#else
+constexpr int kUnrolled = 8;
+#endif
+
 struct PlainSimd {
   static constexpr int kLanes = 8;
   static constexpr bool kPairs = false;
