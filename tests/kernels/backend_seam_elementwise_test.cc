@@ -126,9 +126,11 @@ TEST_CASE("embedding: an id outside the table is named, and nothing is written")
 struct HeadCase {
   int64_t rows, heads, head_dim, pad, offset, table_pad;
 };
-// Half heads with and without a tail of four, rows of several blocks, unaligned x with aligned tables and the reverse.
-constexpr HeadCase kHeadCases[] = {{1, 1, 2, 0, 0, 0},   {3, 2, 6, 0, 0, 0}, {65, 9, 64, 0, 0, 0}, {5, 2, 130, 3, 1, 1},
-                                   {2, 40, 32, 8, 4, 4}, {4, 3, 8, 4, 0, 1}, {63, 1, 16, 1, 0, 0}};
+// Half heads with and without a tail of four (6: in aligned rows), rows of two whole blocks, unaligned x with aligned
+// tables and the reverse.
+constexpr HeadCase kHeadCases[] = {{1, 1, 2, 0, 0, 0},   {3, 2, 6, 0, 0, 0},   {3, 2, 12, 0, 0, 2},
+                                   {65, 9, 64, 0, 0, 0}, {5, 2, 130, 3, 1, 1}, {2, 64, 32, 8, 4, 4},
+                                   {4, 3, 8, 4, 0, 1},   {63, 1, 16, 1, 0, 0}};
 
 struct RopeCase {
   HeadCase n;
