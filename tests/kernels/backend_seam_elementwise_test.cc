@@ -432,4 +432,38 @@ TEST_CASE("dropout: a row does not depend on the other rows") {
   });
 }
 
+// ---- alignment ----
+
+TEST_CASE("any one operand may be unaligned: the same numbers as with all of them aligned") {
+  on_each_backend([](Context& ctx) {
+    constexpr int64_t kRows = 3, kCols = 64;
+    const DropoutRows r(kRows);
+    const DeviceVector<uint64_t> key(ctx, r.key);
+    const DeviceVector<int32_t> position(ctx, r.position), ids(ctx, {2, 0, 1});
+    std::vector<std::vector<float>> aligned;
+    for (unsigned odd = 0; odd <= 5; ++odd) {  // which operand is not aligned, 0: none
+      CAPTURE(odd);
+      const auto operand = [&](unsigned k, int64_t cols) -> DeviceMatrix {
+        return {ctx, DType::f32, kRows, cols, random_values(kRows * cols, 40 + k), cols, k == odd};
+      };
+      const DeviceMatrix a = operand(1, kCols), b = operand(2, kCols), c = operand(3, kCols), d = operand(4, kCols),
+                         e = operand(5, kCols), cos = operand(2, 8), sin = operand(3, 8);
+      std::vector<std::vector<float>> got;
+      embedding(ctx, {.ids = ids.get(), .table = a, .y = b});
+      got.push_back(b.host());
+      rope(ctx, {.x = a, .cos = cos, .sin = sin, .head_dim = 16, .y = d, .mode = GradMode::add});
+      got.push_back(d.host());
+      gated_act(ctx, {.gate = a, .up = b, .y = c});
+      got.push_back(c.host());
+      gated_act_backward(ctx, {.gate = a, .up = b, .dy = c, .dgate = d, .dup = e});
+      got.push_back(d.host());
+      got.push_back(e.host());
+      dropout(ctx, {.x = a, .p = 0.5f, .row_key = key.get(), .position = position.get(), .y = b});
+      got.push_back(b.host());
+      if (odd == 0) aligned = got;
+      CHECK(got == aligned);
+    }
+  });
+}
+
 }  // namespace
