@@ -21,7 +21,7 @@ constexpr int64_t kDraw = 4 * kLanes;
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void draw(const DropoutArgs& a, int64_t t, int64_t begin, float* u) {
   const auto bits = dropout_bits(a.row_key[t], a.position[t], a.layer, a.site, static_cast<uint32_t>(begin / 4));
-  for (int k = 0; k < 4; ++k) u[k] = dropout_uniform(bits[k]);
+  for (int k = 0; k < 4; ++k) u[k] = dropout_uniform(bits.word[k]);
 }
 #else
 using VBits = hn::Vec<D8Bits>;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "embedding.h"
 
+#include <vector>
+
 #include "backend.h"
 #include "error.h"
 #include "op_check.h"
@@ -22,13 +24,21 @@ void embedding(Context& ctx, const EmbeddingArgs& args) {
   if (args.y.rows == 0) return;
   check.present("table", args.table.data);
   check.present("ids", args.ids);
+  const auto op = detail::require(ctx.backend().embedding, ctx, "embedding");
+  const int32_t* ids = args.ids;
+  std::vector<int32_t> copy;
+  if (!ctx.backend().host_memory) {
+    copy.resize(static_cast<size_t>(args.y.rows));
+    ctx.backend().download(copy.data(), ids, copy.size() * sizeof(int32_t));
+    ids = copy.data();
+  }
   for (int64_t t = 0; t < args.y.rows; ++t)
-    if (args.ids[t] < 0 || args.ids[t] >= args.table.rows)
+    if (ids[t] < 0 || ids[t] >= args.table.rows)
       throw Error(ErrorCode::data,
-                  str("embedding: position ", t, ": token id ", args.ids[t], ", but the table has ", args.table.rows,
+                  str("embedding: position ", t, ": token id ", ids[t], ", but the table has ", args.table.rows,
                       " rows (expected 0 to ", args.table.rows - 1, ")"),
                   "do tokenizer and model belong together?");
-  detail::require(ctx.backend().embedding, ctx, "embedding")(ctx, args);
+  op(ctx, args);
 }
 
 }  // namespace bantam

@@ -5,15 +5,14 @@
 
 #include "cuda/cuda_ops.h"
 #include "cuda/lt_matmul.h"
+#include "cuda/nf4.cuh"
 #include "error.h"
-#include "nf4_codebook.h"
 #include "product.h"
 
 namespace bantam::cuda {
 
 namespace {
 constexpr int kThreads = 256, kValuesPerThread = 16;
-__constant__ float kNf4Values[16] = {BANTAM_NF4_VALUES};
 
 // out[i] = code value * block scale, rounded to T: one thread decodes 8 bytes, 16 values of one block.
 template <class T>
@@ -22,17 +21,11 @@ __global__ void __launch_bounds__(kThreads)
                           const uint8_t* __restrict__ absmax_q, const float* __restrict__ nested_absmax,
                           const float* __restrict__ nested_code, float nested_offset, T* __restrict__ out, int64_t n,
                           bool aligned) {
-  CU_SHARED(float, table, [16]);  // divergent look-ups in constant memory would run one after the other
-  if (threadIdx.x < 16) table[threadIdx.x] = kNf4Values[threadIdx.x];
-  __syncthreads();
+  CU_SHARED(float, table, [16]);
+  load_nf4_table(table);
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kValuesPerThread;
   if (i >= n) return;
-  const int64_t block = i / WeightView::kBlock;
-  // Not fused, as the contract of WeightView says: scales are the same bits everywhere.
-  const float scale =
-      absmax ? absmax[block]
-             : __fadd_rn(__fmul_rn(nested_code[absmax_q[block]], nested_absmax[block / WeightView::kNestedBlock]),
-                         nested_offset);
+  const float scale = nf4_scale(i / WeightView::kBlock, absmax, absmax_q, nested_absmax, nested_code, nested_offset);
   if (aligned && i + kValuesPerThread <= n) {
     const uint2 packed = __ldg(reinterpret_cast<const uint2*>(codes + i / 2));
     const uint32_t words[2] = {packed.x, packed.y};

@@ -2,30 +2,13 @@
 #include "cuda/cu_portable.cuh"
 // The portable header comes first.
 #include "cuda/cuda_ops.h"
-#include "error.h"
+#include "cuda/quads.cuh"
 #include "rms_norm.h"
 
 namespace bantam::cuda {
 
 namespace {
-// One block per row. A thread takes four neighbours at a time, whether they can be loaded at once (`quads`: how many
-// fours of the row may be) or not, so the order of the sum depends on cols only.
-template <class T>
-__device__ __forceinline__ int load_some(const T* row, int i, int cols, int quads, float (&v)[4]) {
-  if (i < 4 * quads) {
-    load4(row + i, v);
-    return 4;
-  }
-  const int n = cols - i < 4 ? cols - i : 4;
-  CU_UNROLL
-  for (int j = 0; j < 4; ++j) v[j] = j < n ? load(row + i + j) : 0.0f;
-  return n;
-}
-template <class T>
-__device__ __forceinline__ void store_some(T* row, int i, int n, int quads, const float (&v)[4]) {
-  if (i < 4 * quads) return store4(row + i, v);
-  for (int j = 0; j < n; ++j) store(row + i + j, v[j]);
-}
+// One block per row. Threads take quads (quads.cuh), so the order of the sum depends on cols only.
 
 // y may be x: a thread writes only what it alone reads.
 template <int Threads, class X, class Y>
@@ -65,7 +48,7 @@ __global__ void __launch_bounds__(Threads)
   const Dy* dyr = dy + row * dy_stride;
   Dx* dxr = dx + row * dx_stride;
   const float r = rstd[row];
-  float v[4], w[4], g[4], old[4], dot = 0.0f;
+  float v[4], w[4], g[4], dot = 0.0f;
   for (int i = 4 * static_cast<int>(threadIdx.x); i < cols; i += 4 * Threads) {
     load_some(xr, i, cols, quads, v);
     load_some(dyr, i, cols, quads, g);
@@ -80,12 +63,7 @@ __global__ void __launch_bounds__(Threads)
     load_some(weight, i, cols, quads, w);
     CU_UNROLL
     for (int j = 0; j < 4; ++j) v[j] = r * (w[j] * g[j] - v[j] * dot);
-    if (add) {
-      load_some(dxr, i, cols, quads, old);
-      CU_UNROLL
-      for (int j = 0; j < 4; ++j) v[j] += old[j];
-    }
-    store_some(dxr, i, n, quads, v);
+    put_some(dxr, i, n, quads, add, v);
   }
 }
 
@@ -122,14 +100,6 @@ void with_block(int64_t cols, F&& f) {
   if (cols <= 1024) return f.template operator()<128>();
   f.template operator()<512>();
 }
-int columns_of(const ConstTensorView& t) {
-  if (t.cols > (1 << 30))
-    throw Error(ErrorCode::device, str("CUDA: rms_norm: ", t.cols, " columns"), "use `device: cpu`");
-  return static_cast<int>(t.cols);
-}
-bool aligned(const ConstTensorView& t) {
-  return rows_aligned4(t.data, t.stride, t.dtype);
-}
 }  // namespace
 
 void rms_norm(Context&, const RmsNormArgs& args) {
@@ -138,8 +108,8 @@ void rms_norm(Context&, const RmsNormArgs& args) {
   require_float(x.dtype, "rms_norm", "x");
   require_float(y.dtype, "rms_norm", "y");
   if (x.rows == 0 || x.cols == 0) return;
-  const int cols = columns_of(x);
-  const int quads = aligned(x) && aligned(y) && rows_aligned4(args.weight, 0, DType::f32) ? cols / 4 : 0;
+  const int cols = columns_of(x, "rms_norm");
+  const int quads = rows_aligned4(x) && rows_aligned4(y) && rows_aligned4(args.weight, 0, DType::f32) ? cols / 4 : 0;
   with_block(x.cols, [&]<int Threads>() {
     with_float_type(x.dtype, [&]<class X>() {
       with_float_type(y.dtype, [&]<class Y>() {
@@ -157,7 +127,7 @@ void rms_norm_backward(Context&, const RmsNormBackwardArgs& args) {
   require_float(dy.dtype, "rms_norm_backward", "dy");
   require_float(dx.dtype, "rms_norm_backward", "dx");
   if (x.rows == 0 || x.cols == 0) return;
-  const int cols = columns_of(x);
+  const int cols = columns_of(x, "rms_norm_backward");
   with_float_type(x.dtype, [&]<class X>() {
     with_float_type(dy.dtype, [&]<class Dy>() {
       const auto* xp = static_cast<const X*>(x.data);
@@ -171,7 +141,8 @@ void rms_norm_backward(Context&, const RmsNormBackwardArgs& args) {
         launch(rms_norm_dweight_sum_kernel, column_blocks, kColumns, 0, partial, slices, cols, args.dweight);
       }
       if (!dx) return;
-      const bool vector = aligned(x) && aligned(dy) && aligned(dx) && rows_aligned4(args.weight, 0, DType::f32);
+      const bool vector =
+          rows_aligned4(x) && rows_aligned4(dy) && rows_aligned4(dx) && rows_aligned4(args.weight, 0, DType::f32);
       with_block(x.cols, [&]<int Threads>() {
         with_float_type(dx.dtype, [&]<class Dx>() {
           launch(rms_norm_dx_kernel<Threads, X, Dy, Dx>, x.rows, Threads, 0, xp, x.stride, args.weight, args.rstd, dyp,

@@ -16,6 +16,7 @@
 #else
 #include "../cuda_on_cpu/cuda_on_cpu.h"
 #endif
+#define BANTAM_HOST_DEVICE __host__ __device__  // for shared headers that know nothing of CUDA, as philox.h
 
 #include <cstdint>
 

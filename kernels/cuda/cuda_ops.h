@@ -7,9 +7,14 @@
 
 namespace bantam::cuda {
 
+void embedding(Context& ctx, const EmbeddingArgs& args);
 void rms_norm(Context& ctx, const RmsNormArgs& args);
 void rms_norm_backward(Context& ctx, const RmsNormBackwardArgs& args);
+void rope(Context& ctx, const RopeArgs& args);
 void product(Context& ctx, const ProductArgs& args);
+void gated_act(Context& ctx, const GatedActArgs& args);
+void gated_act_backward(Context& ctx, const GatedActBackwardArgs& args);
+void dropout(Context& ctx, const DropoutArgs& args);
 void copy(Context& ctx, const CopyArgs& args);
 
 /// y (=|+=) x with conversion between f32 and bf16: what copy() does, for use by other ops.
