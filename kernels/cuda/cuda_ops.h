@@ -10,7 +10,10 @@ namespace bantam::cuda {
 void rms_norm(Context& ctx, const RmsNormArgs& args);
 void rms_norm_backward(Context& ctx, const RmsNormBackwardArgs& args);
 void product(Context& ctx, const ProductArgs& args);
+void cross_entropy(Context& ctx, const CrossEntropyArgs& args);
 void copy(Context& ctx, const CopyArgs& args);
+void adamw(Context& ctx, const AdamwArgs& args);
+void grad_norm(Context& ctx, const GradNormArgs& args);
 
 /// y (=|+=) x with conversion between f32 and bf16: what copy() does, for use by other ops.
 void convert(const ConstTensorView& x, const TensorView& y, GradMode mode);
