@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(Threads)
     const int n = load_logits(x, i, vocab, v);
     CU_UNROLL
     for (int j = 0; j < 4; ++j) v[j] = expf(v[j] - row_max) * inverse - (i + j == r.label ? 1.0f : 0.0f);
-    // Narrower elements are written over logits of this round or, from the second on, of earlier ones.
+    // Narrower elements lie over logits that other threads read in this round or an earlier one, never in a later.
     if constexpr (sizeof(D) < sizeof(float)) __syncthreads();
     if (n == 4) {
       store4(to + i, v);
