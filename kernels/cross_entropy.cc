@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cross_entropy.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "backend.h"
@@ -16,12 +15,7 @@ size_t cross_entropy_scratch(int64_t rows, int64_t hidden_size, int64_t vocab_si
 }
 
 int64_t cross_entropy_chunk_rows(size_t budget, int64_t max_rows, int64_t hidden_size, int64_t vocab_size) {
-  int64_t fits = 1, too_many = std::max<int64_t>(1, max_rows) + 1;
-  while (too_many - fits > 1) {
-    const int64_t rows = fits + (too_many - fits) / 2;
-    (cross_entropy_scratch(rows, hidden_size, vocab_size) <= budget ? fits : too_many) = rows;
-  }
-  return fits;
+  return CrossEntropyChunk::most_rows(budget, max_rows, hidden_size, vocab_size);
 }
 
 namespace {

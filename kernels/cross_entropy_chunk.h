@@ -22,6 +22,16 @@ struct CrossEntropyChunk {
         index(add(gradient, part(rows, hidden_size, 4))),
         bytes(add(index, part(rows, 1, 8))) {}
 
+  /// See cross_entropy_chunk_rows(). Here, since a backend library links nothing of bantam.
+  static constexpr int64_t most_rows(size_t budget, int64_t max_rows, int64_t hidden_size, int64_t vocab_size) {
+    int64_t fits = 1, too_many = (max_rows < 1 ? 1 : max_rows) + 1;
+    while (too_many - fits > 1) {
+      const int64_t rows = fits + (too_many - fits) / 2;
+      (CrossEntropyChunk(rows, hidden_size, vocab_size).bytes <= budget ? fits : too_many) = rows;
+    }
+    return fits;
+  }
+
  private:
   static constexpr size_t add(size_t a, size_t b) {
     size_t sum = 0;

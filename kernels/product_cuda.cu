@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "cuda/cuda_ops.h"
-#include "cuda/lt_matmul.h"
 #include "cuda/nf4.cuh"
+#include "cuda/operand.h"
 #include "error.h"
 #include "product.h"
 
@@ -63,9 +63,8 @@ __global__ void __launch_bounds__(kThreads)
 size_t round_up(size_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
+}  // namespace
 
-// The type that both operands of a term take. Math::bf16: bf16. Math::f32: f32, unless both are bf16, where the
-// products of bf16 numbers are exact in f32 anyway.
 DType operand_type(const ProductTerm& t, Math math) {
   const bool both_bf16 = t.a.dtype == DType::bf16 && t.b.format == WeightFormat::bf16;
   return math == Math::bf16 || both_bf16 ? DType::bf16 : DType::f32;
@@ -77,7 +76,6 @@ size_t dense_bytes(int64_t rows, int64_t cols, DType t) {
   return round_up(static_cast<size_t>(rows * cols) * size_of(t));
 }
 
-// The operand as it is when it has type t, else converted into scratch.
 LtOperand operand(const ConstTensorView& a, DType t, char* scratch) {
   if (a.dtype == t) return {a.data, a.stride, false};
   convert(a, TensorView(scratch, t, a.rows, a.cols), GradMode::write);
@@ -97,7 +95,6 @@ LtOperand operand(const WeightView& w, DType t, char* scratch) {
   });
   return {scratch, w.cols, false};
 }
-}  // namespace
 
 void product(Context&, const ProductArgs& args) {
   const TensorView& c = args.c;

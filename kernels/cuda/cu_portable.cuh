@@ -95,19 +95,35 @@ inline bool rows_aligned4(const void* p, int64_t stride, DType t) {
   return reinterpret_cast<uintptr_t>(p) % quad == 0 && static_cast<size_t>(stride) % 4 == 0;
 }
 
-__device__ __forceinline__ float warp_sum(float v) {
+template <class T>
+__device__ __forceinline__ T warp_sum(T v) {
   CU_UNROLL
   for (int o = 16; o > 0; o >>= 1) v += __shfl_xor_sync(0xffffffffu, v, o);
   return v;
 }
-/// Sum over the block, returned to every thread. `shared` is room for 32 floats; two barriers.
-__device__ __forceinline__ float block_sum(float v, float* shared) {
+/// Sum over the block, float or double, returned to every thread. `shared` is room for 32; two barriers.
+template <class T>
+__device__ __forceinline__ T block_sum(T v, T* shared) {
   const unsigned lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   v = warp_sum(v);
   __syncthreads();  // shared may still be read from an earlier call
   if (lane == 0) shared[warp] = v;
   __syncthreads();
-  return warp_sum(lane < warps ? shared[lane] : 0.0f);
+  return warp_sum(lane < warps ? shared[lane] : T(0));
+}
+__device__ __forceinline__ float warp_max(float v) {
+  CU_UNROLL
+  for (int o = 16; o > 0; o >>= 1) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, o));
+  return v;
+}
+/// Maximum over the block, as block_sum; NaN is passed over.
+__device__ __forceinline__ float block_max(float v, float* shared) {
+  const unsigned lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+  v = warp_max(v);
+  __syncthreads();  // shared may still be read from an earlier call
+  if (lane == 0) shared[warp] = v;
+  __syncthreads();
+  return warp_max(shared[lane < warps ? lane : 0]);
 }
 
 }  // namespace bantam::cuda

@@ -23,11 +23,11 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .gated_act_backward = cuda::gated_act_backward,
       .attention = nullptr,
       .attention_backward = nullptr,
-      .cross_entropy = nullptr,
+      .cross_entropy = cuda::cross_entropy,
       .dropout = cuda::dropout,
       .copy = cuda::copy,
-      .adamw = nullptr,
-      .grad_norm = nullptr,
+      .adamw = cuda::adamw,
+      .grad_norm = cuda::grad_norm,
   };
   return &backend;
 }

@@ -14,8 +14,11 @@ void rope(Context& ctx, const RopeArgs& args);
 void product(Context& ctx, const ProductArgs& args);
 void gated_act(Context& ctx, const GatedActArgs& args);
 void gated_act_backward(Context& ctx, const GatedActBackwardArgs& args);
+void cross_entropy(Context& ctx, const CrossEntropyArgs& args);
 void dropout(Context& ctx, const DropoutArgs& args);
 void copy(Context& ctx, const CopyArgs& args);
+void adamw(Context& ctx, const AdamwArgs& args);
+void grad_norm(Context& ctx, const GradNormArgs& args);
 
 /// y (=|+=) x with conversion between f32 and bf16: what copy() does, for use by other ops.
 void convert(const ConstTensorView& x, const TensorView& y, GradMode mode);

@@ -90,14 +90,18 @@ void lt_matmul(const LtProduct& p, float alpha, float beta, void* c, void* scrat
   set(desc, CUBLASLT_MATMUL_DESC_TRANSA, trans_a);
   set(desc, CUBLASLT_MATMUL_DESC_TRANSB, trans_b);
   Layout la, lb, lc;
+  const auto make_a_and_c = [&](Layout& a, Layout& c_layout, int64_t m) {
+    make_layout(a, p.operand_type, p.a.transposed ? p.k : m, p.a.transposed ? m : p.k, p.a.stride);
+    make_layout(c_layout, p.c_type, m, p.n, p.c_stride);
+  };
   make_layout(la, p.operand_type, p.b.transposed ? p.n : p.k, p.b.transposed ? p.k : p.n, p.b.stride);
-  make_layout(lb, p.operand_type, p.a.transposed ? p.k : p.m, p.a.transposed ? p.m : p.k, p.a.stride);
-  make_layout(lc, p.c_type, p.m, p.n, p.c_stride);
+  make_a_and_c(lb, lc, p.m);
 
   const uint32_t align_a = alignment(p.b.data, p.b.stride, p.operand_type);
   const uint32_t align_b = alignment(p.a.data, p.a.stride, p.operand_type);
   const uint32_t align_c = alignment(c, p.c_stride, p.c_type);
-  const std::array<int64_t, 13> key = {p.m,
+  const int64_t algorithm_m = p.algorithm_m ? p.algorithm_m : p.m;
+  const std::array<int64_t, 13> key = {algorithm_m,
                                        p.n,
                                        p.k,
                                        p.a.stride,
@@ -121,13 +125,15 @@ void lt_matmul(const LtProduct& p, float alpha, float beta, void* c, void* scrat
     set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align_c);
     // In-place split sums use atomics, whose order varies from run to run.
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+    Layout wanted_a, wanted_c;
+    make_a_and_c(wanted_a, wanted_c, algorithm_m);
     cublasLtMatmulHeuristicResult_t result{};
     int count = 0;
-    const auto status =
-        cublasLtMatmulAlgoGetHeuristic(lib.handle, desc, la, lb, lc, lc, preference, 1, &result, &count);
+    const auto status = cublasLtMatmulAlgoGetHeuristic(lib.handle, desc, la, wanted_a, wanted_c, wanted_c, preference,
+                                                       1, &result, &count);
     if (status != CUBLAS_STATUS_SUCCESS || count < 1 || result.state != CUBLAS_STATUS_SUCCESS)
       throw Error(ErrorCode::device,
-                  str("cuBLASLt has no algorithm for a product of ", p.m, " x ", p.k, " by ", p.k, " x ", p.n,
+                  str("cuBLASLt has no algorithm for a product of ", algorithm_m, " x ", p.k, " by ", p.k, " x ", p.n,
                       " (operands ", name_of(p.operand_type), ", result ", name_of(p.c_type),
                       "): ", status == CUBLAS_STATUS_SUCCESS ? "none found" : cublasLtGetStatusName(status)),
                   "`device: cpu` always works");

@@ -18,6 +18,9 @@ struct LtProduct {
   LtOperand a, b;      ///< [M, K] and [K, N]
   DType c_type;        ///< f32, or bf16 with bf16 operands
   int64_t c_stride;
+  /// The m that the algorithm is chosen for; 0: m itself. Products with the same one, of no more rows than that, add up
+  /// a row in the same order.
+  int64_t algorithm_m = 0;
 };
 /// Bytes of scratch that the library may use in one call.
 inline constexpr size_t kLtWorkspace = size_t{4} << 20;

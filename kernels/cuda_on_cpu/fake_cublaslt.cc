@@ -5,6 +5,7 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "engine.h"
@@ -26,7 +27,7 @@ struct Pref {
 };
 struct Algo {  // lives in cublasLtMatmulAlgo_t.data
   uint32_t magic, align[4];
-  uint64_t workspace;
+  uint64_t workspace, partial_sums;
 };
 constexpr uint32_t kMagic = 0xC0C0A160;
 static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t));
@@ -80,9 +81,11 @@ struct Operand {
   const void* p;
   Layout layout;
 };
-void gemm(const Desc& desc, Shape s, float alpha, Operand a, Operand b, float beta, Operand c, void* d, Layout out) {
+void gemm(const Desc& desc, Shape s, uint64_t partial_sums, float alpha, Operand a, Operand b, float beta, Operand c,
+          void* d, Layout out) {
   const coc::DeviceScope on_device;
-  std::vector<float> fb(s.k * s.n), fa(s.k), acc(s.n);  // b as [K, N], one row of a, one row of the sum
+  // b as [K, N], one row of a, one row of the sum and of a part of it
+  std::vector<float> fb(s.k * s.n), fa(s.k), acc(s.n), part(s.n);
   for (uint64_t k = 0; k < s.k; ++k)
     for (uint64_t j = 0; j < s.n; ++j)
       fb[k * s.n + j] = load(b.p, desc.trans_b ? at(b.layout, j, k) : at(b.layout, k, j), b.layout.type);
@@ -90,8 +93,12 @@ void gemm(const Desc& desc, Shape s, float alpha, Operand a, Operand b, float be
     for (uint64_t k = 0; k < s.k; ++k)
       fa[k] = load(a.p, desc.trans_a ? at(a.layout, k, i) : at(a.layout, i, k), a.layout.type);
     std::fill(acc.begin(), acc.end(), 0.0f);
-    for (uint64_t k = 0; k < s.k; ++k)
-      for (uint64_t j = 0; j < s.n; ++j) acc[j] += fa[k] * fb[k * s.n + j];
+    for (uint64_t p = 0; p < partial_sums; ++p) {
+      std::fill(part.begin(), part.end(), 0.0f);
+      for (uint64_t k = p; k < s.k; k += partial_sums)
+        for (uint64_t j = 0; j < s.n; ++j) part[j] += fa[k] * fb[k * s.n + j];
+      for (uint64_t j = 0; j < s.n; ++j) acc[j] += part[j];
+    }
     for (uint64_t j = 0; j < s.n; ++j) {
       float v = alpha * acc[j];
       if (beta != 0.0f) v += beta * load(c.p, at(c.layout, i, j), c.layout.type);  // beta 0: C is not read
@@ -199,7 +206,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   const auto& p = as<Pref>(pref);
-  Algo algo{kMagic, {p.align[0], p.align[1], p.align[2], p.align[3]}, std::min<uint64_t>(p.workspace, 65536)};
+  // The real library may choose another algorithm, with another order of the sum, for each shape.
+  Algo algo{kMagic,
+            {p.align[0], p.align[1], p.align[2], p.align[3]},
+            std::min<uint64_t>(p.workspace, 65536),
+            getenv("COC_LT_BY_SHAPE") ? 1 + (shape.m + shape.n) % 3 : 1};
   *result = {};
   memcpy(&result->algo, &algo, sizeof algo);
   result->workspaceSize = algo.workspace;
@@ -246,7 +257,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc_hand
       const coc::DeviceScope on_device;
       memset(workspace, 0xff, algo.workspace);
     }
-    gemm(desc, shape, alpha_value, operands[0], operands[1], beta_value, operands[2], d, operands[3].layout);
+    gemm(desc, shape, algo.partial_sums, alpha_value, operands[0], operands[1], beta_value, operands[2], d,
+         operands[3].layout);
   });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -128,6 +129,38 @@ TEST_CASE("block_sum, static and dynamic shared memory") {
   }
 }
 
+__global__ void block_max_kernel(const float* in, float* out) {
+  CU_SHARED(float, shared, [32]);
+  const unsigned t = threadIdx.x;
+  const float first = block_max(in[t], shared), second = block_max(-in[t], shared);
+  out[2 * t] = first;
+  out[2 * t + 1] = second;
+}
+__global__ void block_sum_double_kernel(double* out) {
+  CU_SHARED(double, shared, [32]);
+  out[threadIdx.x] = block_sum(1.0 + static_cast<double>(threadIdx.x) * 0x1p-40, shared);
+}
+TEST_CASE("block_max, and block_sum of doubles") {
+  for (const int threads : {32, 96, 1024}) {
+    const auto n = static_cast<size_t>(threads);
+    for (const size_t at : {size_t{0}, size_t{31}, n - 1}) {  // all are negative, the largest is here
+      std::vector<float> in(n);
+      for (size_t i = 0; i < n; ++i) in[i] = i == at ? -0.5f : -2.0f - static_cast<float>(i);
+      const Device<float> from(in), to(2 * n);
+      launch(block_max_kernel, 1, threads, 0, from.get(), to.get());
+      const auto h = to.host();
+      for (size_t i = 0; i < n; ++i) {
+        CHECK(h[2 * i] == -0.5f);
+        CHECK(h[2 * i + 1] == 2.0f + static_cast<float>(at == n - 1 ? n - 2 : n - 1));
+      }
+    }
+    const Device<double> sum(n);
+    launch(block_sum_double_kernel, 1, threads, 0, sum.get());
+    const double want = static_cast<double>(n) + static_cast<double>(n * (n - 1) / 2) * 0x1p-40;
+    for (const double v : sum.host()) CHECK(v == want);
+  }
+}
+
 __global__ void big_shared_kernel(int* out, int n) {
   CU_DYN_SHARED(int, p);
   for (int i = static_cast<int>(threadIdx.x); i < n; i += 32) p[i] = i;
@@ -207,6 +240,28 @@ TEST_CASE("cuBLASLt: c = alpha a b + beta c in both layouts, types and with row 
   CHECK_THROWS_WITH(lt_matmul(p, 1.0f, 0.0f, f.get(), scratch.get()),
                     "cuBLASLt has no algorithm for a product of 2 x 2 by 2 x 2 (operands f32, result bf16): "
                     "CUBLAS_STATUS_NOT_SUPPORTED");
+}
+
+TEST_CASE("cuBLASLt: products with one algorithm_m add up a row in one order") {
+  constexpr int64_t kRows = 3, kN = 4, kK = 200;
+  std::vector<float> values(static_cast<size_t>(kN * kK));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 1.0f / static_cast<float>(1 + i * i % 97);
+  const Device<float> a(values), b(values), c(static_cast<size_t>(kRows * kN));
+  const Device<char> scratch(kLtWorkspace);
+  const auto first_row = [&](int64_t m, int64_t algorithm_m) {
+    LtProduct p{m, kN, kK, DType::f32, {a.get(), kK, false}, {b.get(), kN, false}, DType::f32, kN};
+    p.algorithm_m = algorithm_m;
+    lt_matmul(p, 1.0f, 0.0f, c.get(), scratch.get());
+    auto h = c.host();
+    h.resize(kN);
+    return h;
+  };
+  setenv("COC_LT_BY_SHAPE", "1", 1);  // as the real library may
+  CHECK(first_row(1, 0) != first_row(kRows, 0));
+  const auto one = first_row(1, 512);
+  CHECK(one == first_row(kRows, 512));
+  CHECK(one == first_row(kRows, 515));  // the emulated orders repeat every three rows
+  unsetenv("COC_LT_BY_SHAPE");
 }
 
 // ---- deliberate errors ----
