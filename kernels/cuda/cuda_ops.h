@@ -10,6 +10,8 @@ namespace bantam::cuda {
 void rms_norm(Context& ctx, const RmsNormArgs& args);
 void rms_norm_backward(Context& ctx, const RmsNormBackwardArgs& args);
 void product(Context& ctx, const ProductArgs& args);
+void attention(Context& ctx, const AttentionArgs& args);
+void attention_backward(Context& ctx, const AttentionBackwardArgs& args);
 void copy(Context& ctx, const CopyArgs& args);
 
 /// y (=|+=) x with conversion between f32 and bf16: what copy() does, for use by other ops.
