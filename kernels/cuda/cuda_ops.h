@@ -14,6 +14,8 @@ void rope(Context& ctx, const RopeArgs& args);
 void product(Context& ctx, const ProductArgs& args);
 void gated_act(Context& ctx, const GatedActArgs& args);
 void gated_act_backward(Context& ctx, const GatedActBackwardArgs& args);
+void attention(Context& ctx, const AttentionArgs& args);
+void attention_backward(Context& ctx, const AttentionBackwardArgs& args);
 void cross_entropy(Context& ctx, const CrossEntropyArgs& args);
 void dropout(Context& ctx, const DropoutArgs& args);
 void copy(Context& ctx, const CopyArgs& args);
