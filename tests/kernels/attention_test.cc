@@ -83,7 +83,8 @@ double row_error(const ConstTensorView& got, const std::vector<double>& want) {
       norm += x * x;
     }
     const double relative = std::sqrt(error) / std::max(std::sqrt(norm), mean);
-    if (!(relative <= worst)) worst = relative;
+    if (std::isnan(relative)) return relative;  // no bound holds
+    worst = std::max(worst, relative);
   }
   return worst;
 }

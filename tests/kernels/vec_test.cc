@@ -86,7 +86,8 @@ double worst_ulp(Fn fn, F exact) {
       continue;
     }
     const double error = std::abs(y[i] - want) / ulp(want);
-    if (!(error <= worst)) worst = error;
+    if (std::isnan(error)) return error;
+    worst = std::max(worst, error);
   }
   return worst;
 }
