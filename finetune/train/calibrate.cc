@@ -2,6 +2,7 @@
 #include "calibrate.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -38,7 +39,8 @@ ModelConfig scaled_down(ModelConfig c) {
 }
 
 int64_t measured_tokens(const CalibrationShape& s) {
-  return std::clamp<int64_t>(s.tokens, 16, kMostTokens);
+  // Powers of two: one measurement serves micro-batches of similar size.
+  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(s.tokens, 16, kMostTokens))));
 }
 
 // As many rows a chunk as with the whole vocabulary.
