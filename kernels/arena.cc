@@ -2,7 +2,6 @@
 #include "arena.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "error.h"
 
@@ -20,13 +19,7 @@ Arena::Arena(const Backend& backend, std::vector<Region> regions) : backend_(bac
     throw Error(ErrorCode::does_not_fit, str("cannot reserve ", bytes_, " bytes (", lines, ")"),
                 "turn gradient checkpointing on; then a smaller loss_chunk_bytes, then a smaller micro_batch_size");
   }
-  if (backend_.host_memory) {
-    std::memset(base_, 0, bytes_);
-  } else {
-    const std::vector<char> zeros(std::min<size_t>(bytes_, size_t{4} << 20), 0);
-    for (size_t at = 0; at < bytes_; at += zeros.size())
-      backend_.upload(base_ + at, zeros.data(), std::min(zeros.size(), bytes_ - at));
-  }
+  backend_.fill(base_, 0, bytes_);  // touched before step 1
 }
 
 Arena::~Arena() {

@@ -25,16 +25,18 @@ struct AdamwArgs;
 struct GradNormArgs;
 
 struct Backend {
-  static constexpr int kAbi = 1;  ///< bumped when this table or an args struct changes
+  static constexpr int kAbi = 2;  ///< bumped when this table or an args struct changes
 
   const char* name;
   bool host_memory;  ///< device pointers may be read by the host
 
-  // Memory. allocate returns null when there is none; sizes in bytes; upload and download are finished on return.
+  // Memory. allocate returns null when there is none; sizes in bytes; upload and download are finished on return. fill
+  // sets every byte, in order with the ops.
   void* (*allocate)(size_t bytes);
   void (*release)(void* p);
   void (*upload)(void* device, const void* host, size_t bytes);
   void (*download)(void* host, const void* device, size_t bytes);
+  void (*fill)(void* device, int byte, size_t bytes);
 
   // Ops; a null entry means that the backend lacks the op, and its entry throws Error(device).
   void (*embedding)(Context&, const EmbeddingArgs&);

@@ -16,6 +16,7 @@ const Backend& cpu_backend() {
       .release = release_host,
       .upload = [](void* d, const void* h, size_t bytes) { std::memcpy(d, h, bytes); },
       .download = [](void* h, const void* d, size_t bytes) { std::memcpy(h, d, bytes); },
+      .fill = [](void* d, int byte, size_t bytes) { std::memset(d, byte, bytes); },
       .embedding = cpu::embedding,
       .rms_norm = cpu::rms_norm,
       .rms_norm_backward = cpu::rms_norm_backward,

@@ -72,21 +72,48 @@ int AdapterSet::find_parameter(std::string_view name) const {
   return it == parameter_index_.end() ? -1 : it->second;
 }
 
+void AdapterSet::move_to(const Backend& backend) {
+  if (backend.host_memory || (device_ && device_->backend == &backend)) return;
+  const size_t bytes = 4 * static_cast<size_t>(size_) * sizeof(float);
+  device_ = std::make_shared<Device>(Device{&backend, DeviceBuffer(backend, bytes, "the adapters"), size_});
+  send();
+}
+
+void AdapterSet::send() {
+  if (!device_) return;
+  const size_t bytes = static_cast<size_t>(size_) * sizeof(float);
+  int k = 0;
+  for (const auto* host : {&values_, &grads_, &exp_avg_, &exp_avg_sq_})
+    device_->backend->upload(device_->at(k++), host->data(), bytes);
+}
+
+void AdapterSet::fetch() {
+  if (!device_) return;
+  const size_t bytes = static_cast<size_t>(size_) * sizeof(float);
+  int k = 0;
+  for (auto* host : {&values_, &grads_, &exp_avg_, &exp_avg_sq_})
+    device_->backend->download(host->data(), device_->at(k++), bytes);
+}
+
 void AdapterSet::zero_grads() {
-  std::fill(grads_.begin(), grads_.end(), 0.0f);
+  if (device_)
+    device_->backend->fill(device_->grads(), 0, static_cast<size_t>(size_) * sizeof(float));
+  else
+    std::fill(grads_.begin(), grads_.end(), 0.0f);
 }
 
 ConstTensorView AdapterSet::value(int parameter) const {
   const Parameter& p = parameters_[static_cast<size_t>(parameter)];
-  return {values_.data() + p.offset, DType::f32, p.rows, p.cols};
+  const float* base = device_ ? device_->values() : values_.data();
+  return {base + p.offset, DType::f32, p.rows, p.cols};
 }
 TensorView AdapterSet::value(int parameter) {
   const Parameter& p = parameters_[static_cast<size_t>(parameter)];
-  return {values_.data() + p.offset, DType::f32, p.rows, p.cols};
+  return {op_values() + p.offset, DType::f32, p.rows, p.cols};
 }
 TensorView AdapterSet::grad(int parameter) {
   const Parameter& p = parameters_[static_cast<size_t>(parameter)];
-  return {grads_.data() + p.offset, DType::f32, p.rows, p.cols};
+  return {op_grads() + p.offset, DType::f32, p.rows, p.cols};
 }
 
 }  // namespace bantam

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../kernels/device_buffer.h"
 #include "../kernels/tensor.h"
 #include "lora_config.h"
 
@@ -59,6 +60,17 @@ class AdapterSet {
   /// Index into parameters(); -1: none.
   int find_parameter(std::string_view name) const;
 
+  /// Moves the buffers that ops work on into a backend's memory (nothing to do where that is host memory). From then on
+  /// value() and grad() are device views, and the spans below are the host's copy as of the last fetch() or send().
+  void move_to(const Backend& backend);
+  void fetch();  ///< device to host: values, gradients, moments
+  void send();   ///< host to device
+  /// The flat buffers that ops work on.
+  float* op_values() { return device_ ? device_->values() : values_.data(); }
+  float* op_grads() { return device_ ? device_->grads() : grads_.data(); }
+  float* op_exp_avg() { return device_ ? device_->exp_avg() : exp_avg_.data(); }
+  float* op_exp_avg_sq() { return device_ ? device_->exp_avg_sq() : exp_avg_sq_.data(); }
+
   int64_t size() const { return size_; }  ///< elements of each flat buffer
   std::span<float> values() { return values_; }
   std::span<const float> values() const { return values_; }
@@ -83,8 +95,19 @@ class AdapterSet {
   std::vector<Parameter> parameters_;
   std::vector<Adapter> adapters_;
   std::map<std::string, int, std::less<>> adapter_index_, parameter_index_;
+  struct Device {
+    const Backend* backend;
+    DeviceBuffer memory;  ///< the four buffers, one after the other
+    int64_t size;
+    float* at(int k) const { return static_cast<float*>(memory.data()) + k * size; }
+    float* values() const { return at(0); }
+    float* grads() const { return at(1); }
+    float* exp_avg() const { return at(2); }
+    float* exp_avg_sq() const { return at(3); }
+  };
   int64_t size_ = 0;
   std::vector<float> values_, grads_, exp_avg_, exp_avg_sq_;
+  std::shared_ptr<Device> device_;  ///< null: the host's buffers are the ops'
 };
 
 }  // namespace bantam

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../kernels/backend.h"
 #include "../kernels/weight_view.h"
 #include "tensor_source.h"
 
@@ -60,6 +61,10 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   static std::shared_ptr<const WeightStore> open(const std::filesystem::path& folder);
   /// Quantises into memory (tests, small models, no cache).
   static std::shared_ptr<const WeightStore> in_memory(const TensorSource& source, const QuantConfig& quant);
+
+  /// A copy in a backend's memory: matrices as they are stored, vectors as f32. Views then hold device pointers. For a
+  /// backend that works on host memory, this store itself. Error(does_not_fit).
+  std::shared_ptr<const WeightStore> on(const Backend& backend) const;
 
   WeightLease acquire(int layer) const;
   /// Hint that `layer` is next (madvise WILLNEED on mapped stores); returns at once.

@@ -49,6 +49,7 @@ Outcome run(const Session& s, const Recipe& recipe, const Planned& planned, cons
     if (k > 0 || steps == 1) r.seconds += seconds;  // the first step also warms up
   }
   r.seconds /= static_cast<double>(std::max<int64_t>(1, steps - 1));
+  trainer.fetch();
   r.gradients = hash_of(std::as_const(adapters).grads());
   r.adapters = hash_of(std::as_const(adapters).values());
   return r;

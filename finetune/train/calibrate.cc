@@ -98,8 +98,9 @@ CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
   const ProgramOptions options{.max_tokens = t, .loss_chunk_bytes = scaled_chunk(shape, c)};
   const Program program = compile(graph, training_schedule(graph, {CheckpointMode::full, {}}), options);
   Arena arena(ctx.backend(), {{"calibration", program.peak}});
-  Executor executor(ctx, graph, some_weights(c), arena.region("calibration"), program.peak);
-  StepBuffers buffers(c, t);
+  adapters.move_to(ctx.backend());
+  Executor executor(ctx, graph, some_weights(c)->on(ctx.backend()), arena.region("calibration"), program.peak);
+  StepBuffers buffers(ctx.backend(), c, t);
   Batch batch;
   for (int64_t i = 0; i < t; ++i) {
     batch.ids.push_back(static_cast<int32_t>(i % c.vocab_size));

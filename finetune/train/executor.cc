@@ -18,8 +18,13 @@
 
 namespace bantam {
 
-StepBuffers::StepBuffers(const ModelConfig& config, int64_t max_tokens)
-    : max_tokens_(max_tokens), half_(config.head_dim / 2) {
+namespace {
+constexpr size_t kAlign = 256;
+}
+
+StepBuffers::StepBuffers(const Backend& backend, const ModelConfig& config, int64_t max_tokens)
+    : backend_(backend), max_tokens_(max_tokens), half_(config.head_dim / 2) {
+  if (!backend.host_memory) device_ = DeviceBuffer(backend, bytes(config, max_tokens) + 8 * kAlign, "step constants");
   for (const double f : config.rope_inv_freq()) inv_freq_.push_back(static_cast<float>(f));
   const auto t = static_cast<size_t>(max_tokens);
   cos_.resize(t * static_cast<size_t>(half_));
@@ -49,6 +54,24 @@ void StepBuffers::fill_rope() {
   inputs_.sin = {sin_.data(), DType::f32, inputs_.tokens, half_};
 }
 
+void StepBuffers::send() {
+  if (backend_.host_memory) return;
+  auto* at = static_cast<char*>(device_.data());
+  const auto put = [&](const void* host, size_t bytes) {
+    backend_.upload(at, host, bytes);
+    void* const here = at;
+    at += (bytes + kAlign - 1) / kAlign * kAlign;
+    return here;
+  };
+  const auto t = static_cast<size_t>(inputs_.tokens);
+  inputs_.ids = static_cast<const int32_t*>(put(ids_.data(), t * sizeof(int32_t)));
+  inputs_.positions = static_cast<const int32_t*>(put(positions_.data(), t * sizeof(int32_t)));
+  inputs_.row_key = static_cast<const uint64_t*>(put(row_key_.data(), t * sizeof(uint64_t)));
+  const size_t rope = t * static_cast<size_t>(half_) * sizeof(float);
+  inputs_.cos.data = put(cos_.data(), rope);
+  inputs_.sin.data = put(sin_.data(), rope);
+}
+
 const StepInputs& StepBuffers::fill(const Batch& batch, double weight_scale, uint64_t seed, uint64_t epoch,
                                     bool training) {
   const int64_t tokens = batch.tokens();
@@ -75,6 +98,7 @@ const StepInputs& StepBuffers::fill(const Batch& batch, double weight_scale, uin
              .row_key = row_key_.data(),
              .training = training};
   fill_rope();
+  send();
   return inputs_;
 }
 
@@ -99,12 +123,22 @@ const StepInputs& StepBuffers::fill_tokens(std::span<const int32_t> ids, int64_t
              .num_seqs = 1,
              .row_key = row_key_.data()};
   fill_rope();
+  send();
   return inputs_;
 }
 
 Executor::Executor(Context& ctx, const ModelGraph& model, std::shared_ptr<const WeightStore> store, void* memory,
                    size_t bytes)
     : ctx_(ctx), model_(model), store_(std::move(store)), memory_(static_cast<char*>(memory)), bytes_(bytes) {}
+
+std::span<const float> Executor::losses(const Program& program, int64_t tokens) {
+  const auto n = static_cast<size_t>(tokens);
+  const auto* at = static_cast<const float*>(data(program, program.loss));
+  if (ctx_.backend().host_memory) return {at, n};
+  losses_.resize(n);
+  ctx_.backend().download(losses_.data(), at, n * sizeof(float));
+  return losses_;
+}
 
 TensorView Executor::view(const Program& p, const ValueRef& r, int64_t tokens) const {
   if (r.buffer < 0) return {};
@@ -116,11 +150,12 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
     throw Error(ErrorCode::internal, str("program needs ", program.peak, " bytes for up to ", program.max_tokens,
                                          " tokens; has ", bytes_, " for ", step.tokens));
 
+  const bool host = ctx_.backend().host_memory;
   std::vector<std::vector<int>> starts, ends;
   const auto kill = [&](int b) {  // 0xff bytes are NaN in f32 and bf16
     const Buffer& buffer = program.buffers[static_cast<size_t>(b)];
-    std::memset(memory_ + buffer.offset, 0xff, buffer.bytes);
-    ASAN_POISON_MEMORY_REGION(memory_ + buffer.offset, buffer.bytes);
+    ctx_.backend().fill(memory_ + buffer.offset, 0xff, buffer.bytes);
+    if (host) ASAN_POISON_MEMORY_REGION(memory_ + buffer.offset, buffer.bytes);
   };
   if (options.poison_dead) {
     starts.resize(program.instrs.size());
@@ -129,9 +164,9 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
       starts[static_cast<size_t>(program.buffers[b].first)].push_back(static_cast<int>(b));
       ends[static_cast<size_t>(program.buffers[b].last)].push_back(static_cast<int>(b));
     }
-    ASAN_UNPOISON_MEMORY_REGION(memory_, bytes_);
-    std::memset(memory_, 0xff, bytes_);
-    ASAN_POISON_MEMORY_REGION(memory_, bytes_);
+    if (host) ASAN_UNPOISON_MEMORY_REGION(memory_, bytes_);
+    ctx_.backend().fill(memory_, 0xff, bytes_);
+    if (host) ASAN_POISON_MEMORY_REGION(memory_, bytes_);
   }
 
   times_ = {};
@@ -151,8 +186,8 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
     if (options.poison_dead)
       for (const int b : starts[i]) {
         const Buffer& buffer = program.buffers[static_cast<size_t>(b)];
-        ASAN_UNPOISON_MEMORY_REGION(memory_ + buffer.offset, buffer.bytes);
-        std::memset(memory_ + buffer.offset, 0xff, buffer.bytes);
+        if (host) ASAN_UNPOISON_MEMORY_REGION(memory_ + buffer.offset, buffer.bytes);
+        ctx_.backend().fill(memory_ + buffer.offset, 0xff, buffer.bytes);
       }
     OpRun r{.ctx = ctx_,
             .model = model_,
@@ -186,7 +221,7 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
       for (const int b : ends[i])
         if (i + 1 < program.instrs.size()) kill(b);
   }
-  if (options.poison_dead) ASAN_UNPOISON_MEMORY_REGION(memory_, bytes_);
+  if (options.poison_dead && host) ASAN_UNPOISON_MEMORY_REGION(memory_, bytes_);
 }
 
 }  // namespace bantam

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../../kernels/arena.h"
+#include "../../kernels/device_buffer.h"
 #include "../data/batch.h"
 #include "../model/op_kind.h"
 #include "../recompute/program.h"
@@ -16,7 +17,9 @@ namespace bantam {
 /// Step constants of the largest micro-batch, filled anew for each.
 class StepBuffers {
  public:
-  StepBuffers(const ModelConfig& config, int64_t max_tokens);
+  /// On a backend with memory of its own, what kernels read is uploaded with each fill: ids, positions, row keys, rope.
+  /// Labels, weights and cu_seqlens are read by the host and stay there.
+  StepBuffers(const Backend& backend, const ModelConfig& config, int64_t max_tokens);
   /// `weight_scale`: what each row's weight is multiplied by (1 / total weight of the step). Error(internal) when the
   /// batch has more than max_tokens.
   const StepInputs& fill(const Batch& batch, double weight_scale, uint64_t seed, uint64_t epoch, bool training);
@@ -26,6 +29,9 @@ class StepBuffers {
 
  private:
   void fill_rope();
+  void send();
+  const Backend& backend_;
+  DeviceBuffer device_;
   std::vector<float> inv_freq_, cos_, sin_, weights_;
   std::vector<int32_t> ids_, labels_, positions_, cu_seqlens_;
   std::vector<uint64_t> row_key_;
@@ -60,10 +66,8 @@ class Executor {
   const void* data(const Program& program, int buffer) const {
     return memory_ + program.buffers[static_cast<size_t>(buffer)].offset;
   }
-  /// Per-row losses of the last run.
-  std::span<const float> losses(const Program& program, int64_t tokens) const {
-    return {static_cast<const float*>(data(program, program.loss)), static_cast<size_t>(tokens)};
-  }
+  /// Per-row losses of the last run, valid until the next call.
+  std::span<const float> losses(const Program& program, int64_t tokens);
   const RunTimes& times() const { return times_; }  ///< of the last run
   const ModelGraph& model() const { return model_; }
   Context& context() { return ctx_; }
@@ -76,6 +80,7 @@ class Executor {
   char* memory_;
   size_t bytes_;
   RunTimes times_;
+  std::vector<float> losses_;  // downloaded
 };
 
 }  // namespace bantam

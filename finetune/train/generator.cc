@@ -57,8 +57,10 @@ Generator::Generator(Context& ctx, std::shared_ptr<const Model> model, AdapterSe
   auto* at = static_cast<char*>(arena_->region("KV cache"));
   for (int64_t l = 0; l < c.num_hidden_layers; ++l, at += 2 * cache)
     caches_.push_back({{at, dtype, max_length, c.kv_size()}, {at + cache, dtype, max_length, c.kv_size()}, 0});
-  buffers_.emplace(c, program_.max_tokens);
-  executor_.emplace(ctx, graph_, model_->store, arena_->region("activations"), program_.peak);
+  buffers_.emplace(ctx.backend(), c, program_.max_tokens);
+  store_ = model_->store->on(ctx.backend());
+  if (adapters_) adapters_->move_to(ctx.backend());
+  executor_.emplace(ctx, graph_, store_, arena_->region("activations"), program_.peak);
   logits_ = Tensor(DType::f32, 1, c.vocab_size);
 }
 
@@ -79,10 +81,18 @@ ConstTensorView Generator::forward(std::span<const int32_t> ids) {
 }
 
 void Generator::head(const ConstTensorView& hidden, const TensorView& out) {
-  const WeightLease top = model_->store->acquire(WeightStore::kTop);
+  const WeightLease top = store_->acquire(WeightStore::kTop);
+  const Backend& backend = ctx_.backend();
+  DeviceBuffer memory;
+  TensorView c = out;
+  if (!backend.host_memory) {
+    memory = DeviceBuffer(backend, static_cast<size_t>(out.rows * out.cols) * sizeof(float), "logits");
+    c.data = memory.data();
+  }
   product(ctx_, {.terms = {{.a = hidden, .b = top.matrix(head_weight_name(model_->config))}},
-                 .c = out,
+                 .c = c,
                  .math = graph_.dtype == DType::bf16 ? Math::bf16 : Math::f32});
+  if (!backend.host_memory) memory.download(out.data, static_cast<size_t>(out.rows * out.cols) * sizeof(float));
 }
 
 std::span<const float> Generator::append(std::span<const int32_t> ids) {

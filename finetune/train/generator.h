@@ -51,6 +51,7 @@ class Generator {
   int64_t max_length_, length_ = 0;
   std::optional<Arena> arena_;
   std::optional<StepBuffers> buffers_;
+  std::shared_ptr<const WeightStore> store_;  // in the backend's memory
   std::optional<Executor> executor_;
   std::vector<KvCache> caches_;
   Tensor logits_;

@@ -134,7 +134,10 @@ class Run {
       if (batch.total_weight > 0)
         loss += trainer_->accumulate(batch.micro[m], 1.0 / batch.total_weight, static_cast<uint64_t>(state_.epoch));
     }
-    if (state_.step == 0) check_every_adapter_moves();
+    if (state_.step == 0) {
+      trainer_->fetch();
+      check_every_adapter_moves();
+    }
     e.lr = learning_rate(o_.lr, state_.step, plan_.total_steps);
     if (batch.total_weight > 0) {
       e.result = trainer_->update(state_.updates, e.lr);
@@ -184,9 +187,9 @@ class Run {
   void check_every_adapter_moves() {
     for (const auto& a : adapters_.adapters()) {
       const auto zero = [&](int p) {
-        const TensorView g = adapters_.grad(p);
-        const float* v = g.row<float>(0);
-        return std::all_of(v, v + g.rows * g.cols, [](float x) { return x == 0; });
+        const Parameter& q = adapters_.parameters()[static_cast<size_t>(p)];
+        const auto g = adapters_.grads().subspan(static_cast<size_t>(q.offset), static_cast<size_t>(q.size()));
+        return std::all_of(g.begin(), g.end(), [](float x) { return x == 0; });
       };
       if (zero(a.a) && zero(a.b)) {
         warn(str(a.module, ": its adapter got no gradient in the first step"));
@@ -229,6 +232,7 @@ class Run {
 
   void save() {
     if (o_.output_dir.empty() || saved_step_ == state_.step) return;
+    trainer_->fetch();
     const auto path = save_checkpoint(o_.output_dir, adapters_, state_, linears_, o_.base_model_name);
     rotate_checkpoints(o_.output_dir, o_.save_total_limit);
     saved_step_ = state_.step;
@@ -237,6 +241,7 @@ class Run {
   }
 
   void finish(bool finished) {
+    trainer_->fetch();
     report_.finished = finished;
     if (!finished) save();
     if (finished && !o_.output_dir.empty()) save_adapter(o_.output_dir, adapters_, linears_, {o_.base_model_name});

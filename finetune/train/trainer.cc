@@ -50,8 +50,9 @@ void Trainer::reserve() {
   check_fits(plan_.memory);
   const size_t bytes = plan_.arena();
   arena_.emplace(ctx_.backend(), std::vector<Arena::Region>{{kActivations, bytes}});
-  buffers_.emplace(model_->config, max_tokens_);
-  executor_.emplace(ctx_, graph_, model_->store, arena_->region(kActivations), bytes);
+  buffers_.emplace(ctx_.backend(), model_->config, max_tokens_);
+  adapters_.move_to(ctx_.backend());
+  executor_.emplace(ctx_, graph_, model_->store->on(ctx_.backend()), arena_->region(kActivations), bytes);
 }
 
 namespace {
@@ -75,9 +76,9 @@ double Trainer::accumulate(const Batch& batch, double weight_scale, uint64_t epo
 
 StepResult Trainer::update(int64_t step, double lr) {
   StepResult r;
-  comm_.sum(adapters_.grads());
+  if (ctx_.backend().host_memory) comm_.sum(adapters_.grads());
   double squares = 0;
-  grad_norm(ctx_, {.grad = adapters_.grads().data(), .n = adapters_.size(), .sum_of_squares = &squares});
+  grad_norm(ctx_, {.grad = adapters_.op_grads(), .n = adapters_.size(), .sum_of_squares = &squares});
   r.grad_norm = std::sqrt(squares);
   if (!std::isfinite(r.grad_norm)) {
     r.skipped = true;
@@ -85,10 +86,10 @@ StepResult Trainer::update(int64_t step, double lr) {
   }
   const AdamwOptions& o = options_.optimizer;
   const double scale = o.max_grad_norm > 0 && r.grad_norm > o.max_grad_norm ? o.max_grad_norm / r.grad_norm : 1.0;
-  adamw(ctx_, {.param = adapters_.values().data(),
-               .grad = adapters_.grads().data(),
-               .m = adapters_.exp_avg().data(),
-               .v = adapters_.exp_avg_sq().data(),
+  adamw(ctx_, {.param = adapters_.op_values(),
+               .grad = adapters_.op_grads(),
+               .m = adapters_.op_exp_avg(),
+               .v = adapters_.op_exp_avg_sq(),
                .n = adapters_.size(),
                .step = step + 1,
                .lr = lr,

@@ -77,6 +77,8 @@ class Trainer {
 
   /// Of all training micro-batches so far.
   const RunTimes& times() const { return times_; }
+  /// Brings the adapters' values, gradients and moments from the device to the host's spans; nothing to do on the CPU.
+  void fetch() { adapters_.fetch(); }
   void set_comm(const Comm& comm) { comm_ = comm; }
   /// For benchmarks.
   void set_profile(std::function<void(const Instr&, const Op&, double)> f) { profile_ = std::move(f); }

@@ -14,6 +14,7 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .release = cuda::release,
       .upload = cuda::upload,
       .download = cuda::download,
+      .fill = cuda::fill,
       .embedding = cuda::embedding,
       .rms_norm = cuda::rms_norm,
       .rms_norm_backward = cuda::rms_norm_backward,

@@ -103,4 +103,8 @@ void download(void* host, const void* device, size_t bytes) {
   cu_check(cudaStreamSynchronize(stream()), "download");
 }
 
+void fill(void* device, int byte, size_t bytes) {
+  cu_check(cudaMemsetAsync(device, byte, bytes, stream()), "fill");
+}
+
 }  // namespace bantam::cuda

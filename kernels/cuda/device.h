@@ -26,5 +26,6 @@ void* allocate(size_t bytes);
 void release(void* p);
 void upload(void* device, const void* host, size_t bytes);
 void download(void* host, const void* device, size_t bytes);
+void fill(void* device, int byte, size_t bytes);
 
 }  // namespace bantam::cuda

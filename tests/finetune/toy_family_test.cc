@@ -70,7 +70,7 @@ struct Toy {
     const Program p = compile(g, training_schedule(g, policy), {.max_tokens = batch.tokens()});
     CHECK(static_cast<double>(p.peak) <= 1.03 * static_cast<double>(p.live_peak));
     Tensor arena(DType::u8, 1, static_cast<int64_t>(p.peak));
-    StepBuffers buffers(c, batch.tokens());
+    StepBuffers buffers(ctx.backend(), c, batch.tokens());
     Executor e(ctx, g, store, arena.view().data, p.peak);
     adapters->zero_grads();
     e.run(p, buffers.fill(batch, 1.0 / batch.total_weight(), 3, 0, true),
