@@ -23,7 +23,7 @@ inline Philox philox(Philox c, uint32_t k0, uint32_t k1) {
 
 inline bool dropout_keeps(double p, uint64_t row_key, int32_t position, int32_t layer, int32_t site, int64_t channel) {
   const Philox c = {{static_cast<uint32_t>(position), static_cast<uint32_t>(channel / 4),
-                     static_cast<uint32_t>(layer * 65536 + site), 0}};
+                     static_cast<uint32_t>(layer) * 65536u + static_cast<uint32_t>(site), 0}};
   const Philox bits = philox(c, static_cast<uint32_t>(row_key), static_cast<uint32_t>(row_key >> 32));
   return (bits.v[channel % 4] / 256) / 16777216.0 >= p;
 }
