@@ -173,7 +173,6 @@ constexpr char kPlan[] = R"(bantam plan - how much memory and time a run takes
 USAGE
     bantam plan RECIPE [KEY=VALUE...] [FLAGS]
     bantam plan --base-model MODEL --data FILE [FLAGS]
-
     bantam plan --config config.json [FLAGS]
 
 DESCRIPTION
@@ -208,8 +207,8 @@ USAGE
 
 DESCRIPTION
     Runs a few steps of your model on your data without checkpointing, with it, and with schedules solved for 75, 50 and 25 %
-    of the memory between the two, and says whether losses, gradients and adapters are equal to the bit; with the planned and the measured
-    bytes and time of each. Nothing is written. Exit code 9 when they are not equal.
+    of the memory between the two, and says whether losses, gradients and adapters are equal to the bit; with the planned and
+    the measured bytes and time of each. Nothing is written. Exit code 9 when they are not equal.
 
 EXAMPLES
     bantam selftest recipe.yaml
