@@ -85,7 +85,6 @@ int selftest_command(const Recipe& recipe, const SelftestCommandOptions& options
   for (const int share : {75, 50, 25})
     if (const auto a = planner.automatic(budget_between(full, none, share))) add(str("auto at ", share, " %"), *a);
   if (schedules.size() < 2) add("this plan", planned.plan.training);
-  if (schedules.empty()) throw Error(ErrorCode::does_not_fit, "selftest: no schedule fits");
   std::vector<Outcome> all;
   bool equal = true;
   for (const auto& [name, schedule] : schedules) {

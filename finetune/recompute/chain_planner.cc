@@ -97,46 +97,12 @@ void ChainPlanner::number_intervals() {
   }
 }
 
-void ChainPlanner::solve(int i, int j, float* out) const {
+// Every way to begin stages i .. j (i < j). `segment(p, from, kept, seconds)`: input p is kept; `save(k, from, kept,
+// seconds)`: stage i is kept with option k. From `from` slots on it is possible, `kept` slots are taken meanwhile.
+template <class Segment, class Save>
+void ChainPlanner::for_each_choice(int i, int j, Segment segment, Save save) const {
   const auto at = [&](int s) -> const StageCost& { return chain_.stages[static_cast<size_t>(s)]; };
   const size_t gradient = gradient_after(j);
-  if (i == j) {
-    for (int64_t m = slots_of(gradient + at(i).backward_extra); m < width_; ++m)
-      out[m] = static_cast<float>(at(i).backward);
-    return;
-  }
-  size_t need = 0;
-  double again = 0;
-  for (int p = i + 1; p <= j; ++p) {
-    const int x = p - 1;
-    need = std::max(need, gradient + (x == i ? 0 : at(x).input) + at(p).input + at(x).forward_extra);
-    again += at(x).forward;
-    if (!tried(p - i, chain_.stages.size())) continue;
-    const int64_t kept = slots_of(at(p).input), from = std::max(slots_of(need), kept);
-    if (from >= width_) continue;
-    min_add(out + from, row(p, j) + from - kept, row(i, p - 1) + from, static_cast<float>(again), width_ - from);
-  }
-  for (const StageOption& o : at(i).options) {
-    const size_t stays = o.kept + at(i + 1).input;
-    const int64_t kept = slots_of(stays);
-    const int64_t from = std::max(
-        {kept, slots_of(gradient + stays + o.forward_extra), slots_of(at(i + 1).d_input + o.kept + o.backward_extra)});
-    const auto c = static_cast<float>(at(i).forward + o.backward);
-    for (int64_t m = from; m < width_; ++m) out[m] = std::min(out[m], c + row(i + 1, j)[m - kept]);
-  }
-}
-
-// Takes the choice that solve() took at m.
-void ChainPlanner::emit(int64_t m, int i, int j, std::vector<ChainOp>& ops) const {
-  using Kind = ChainOp::Kind;
-  const auto at = [&](int s) -> const StageCost& { return chain_.stages[static_cast<size_t>(s)]; };
-  if (i == j) {
-    ops.push_back({Kind::backward, i, 0});
-    return;
-  }
-  const size_t gradient = gradient_after(j);
-  float best = kNever;
-  int best_p = -1, best_option = -1;
   size_t need = 0;
   double again = 0;
   for (int p = i + 1; p <= j; ++p) {
@@ -145,27 +111,64 @@ void ChainPlanner::emit(int64_t m, int i, int j, std::vector<ChainOp>& ops) cons
     again += at(x).forward;
     if (!tried(p - i, chain_.stages.size())) continue;
     const int64_t kept = slots_of(at(p).input);
-    if (m < std::max(slots_of(need), kept)) continue;
-    const float v = row(p, j)[m - kept] + row(i, p - 1)[m] + static_cast<float>(again);
-    if (v < best) best = v, best_p = p;
+    segment(p, std::max(slots_of(need), kept), kept, static_cast<float>(again));
   }
   for (size_t k = 0; k < at(i).options.size(); ++k) {
     const StageOption& o = at(i).options[k];
     const size_t stays = o.kept + at(i + 1).input;
     const int64_t kept = slots_of(stays);
-    if (m < std::max({kept, slots_of(gradient + stays + o.forward_extra),
-                      slots_of(at(i + 1).d_input + o.kept + o.backward_extra)}))
-      continue;
-    const float v = static_cast<float>(at(i).forward + o.backward) + row(i + 1, j)[m - kept];
-    if (v < best) best = v, best_p = -1, best_option = static_cast<int>(k);
+    const int64_t from = std::max(
+        {kept, slots_of(gradient + stays + o.forward_extra), slots_of(at(i + 1).d_input + o.kept + o.backward_extra)});
+    save(static_cast<int>(k), from, kept, static_cast<float>(at(i).forward + o.backward));
   }
+}
+
+void ChainPlanner::solve(int i, int j, float* out) const {
+  if (i == j) {
+    const StageCost& stage = chain_.stages[static_cast<size_t>(i)];
+    for (int64_t m = slots_of(gradient_after(j) + stage.backward_extra); m < width_; ++m)
+      out[m] = static_cast<float>(stage.backward);
+    return;
+  }
+  for_each_choice(
+      i, j,
+      [&](int p, int64_t from, int64_t kept, float seconds) {
+        if (from < width_) min_add(out + from, row(p, j) + from - kept, row(i, p - 1) + from, seconds, width_ - from);
+      },
+      [&](int, int64_t from, int64_t kept, float seconds) {
+        for (int64_t m = from; m < width_; ++m) out[m] = std::min(out[m], seconds + row(i + 1, j)[m - kept]);
+      });
+}
+
+// Takes the choice that solve() took at m.
+void ChainPlanner::emit(int64_t m, int i, int j, std::vector<ChainOp>& ops) const {
+  using Kind = ChainOp::Kind;
+  if (i == j) {
+    ops.push_back({Kind::backward, i, 0});
+    return;
+  }
+  float best = kNever;
+  int best_p = -1, best_option = -1;
+  int64_t best_kept = 0;
+  for_each_choice(
+      i, j,
+      [&](int p, int64_t from, int64_t kept, float seconds) {
+        if (m < from) return;
+        const float v = row(p, j)[m - kept] + row(i, p - 1)[m] + seconds;
+        if (v < best) best = v, best_p = p, best_kept = kept;
+      },
+      [&](int k, int64_t from, int64_t kept, float seconds) {
+        if (m < from) return;
+        const float v = seconds + row(i + 1, j)[m - kept];
+        if (v < best) best = v, best_p = -1, best_option = k, best_kept = kept;
+      });
   if (best_option >= 0) {
     ops.push_back({Kind::save, i, best_option});
-    emit(m - slots_of(at(i).options[static_cast<size_t>(best_option)].kept + at(i + 1).input), i + 1, j, ops);
+    emit(m - best_kept, i + 1, j, ops);
     ops.push_back({Kind::backward, i, 0});
   } else if (best_p >= 0) {
     for (int x = i; x < best_p; ++x) ops.push_back({x == i ? Kind::forward_keep : Kind::forward_drop, x, 0});
-    emit(m - slots_of(at(best_p).input), best_p, j, ops);
+    emit(m - best_kept, best_p, j, ops);
     emit(m, i, best_p - 1, ops);
   } else {
     throw Error(ErrorCode::internal, str("planner: no choice for stages ", i, " to ", j, " in ", m, " slots"));

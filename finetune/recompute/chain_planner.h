@@ -47,6 +47,8 @@ class ChainPlanner {
     return values_.data() + static_cast<size_t>(kind(i, j)) * static_cast<size_t>(width_);
   }
   void number_intervals();
+  template <class Segment, class Save>
+  void for_each_choice(int i, int j, Segment segment, Save save) const;
   void solve(int i, int j, float* out) const;
   void emit(int64_t m, int i, int j, std::vector<ChainOp>& ops) const;
   void refine(size_t budget, ChainPlan& plan) const;
