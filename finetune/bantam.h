@@ -9,6 +9,7 @@
 // Every failure is a bantam::Error. The library never prints, exits, installs signal handlers or changes global state.
 #pragma once
 #include "../kernels/context.h"
+#include "../kernels/device_choice.h"
 #include "../kernels/error.h"
 #include "../lora/adapter_set.h"
 #include "../lora/peft_files.h"
@@ -18,4 +19,5 @@
 #include "text/tokenizer.h"
 #include "train/generator.h"
 #include "train/run.h"
+#include "train/self_check.h"
 #include "train/trainer.h"

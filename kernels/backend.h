@@ -4,6 +4,7 @@
 // The op functions below trust their arguments: the op's entry (<op>.cc) has checked shapes, dtypes and nulls.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace bantam {
@@ -24,11 +25,39 @@ struct CopyArgs;
 struct AdamwArgs;
 struct GradNormArgs;
 
+/// What a device of a backend is.
+struct DeviceInfo {
+  char name[128] = {};
+  int major = 0, minor = 0;     ///< compute capability
+  size_t memory_total = 0;      ///< bytes
+  size_t memory_free = 0;       ///< bytes, for all processes
+  bool has_code = false;        ///< this build of the backend runs on it
+  int driver = 0, runtime = 0;  ///< versions, 1000 * major + 10 * minor
+};
+
 struct Backend {
-  static constexpr int kAbi = 2;  ///< bumped when this table or an args struct changes
+  static constexpr int kAbi = 3;  ///< bumped when this table or an args struct changes
 
   const char* name;
   bool host_memory;  ///< device pointers may be read by the host
+
+  // Devices. All are null for a backend that is this machine's memory and cores.
+  int (*device_count)();
+  /// Error(device) when there is no such device.
+  DeviceInfo (*device_info)(int device);
+  /// Chooses the device of this process; before anything is allocated. Error(device): another one is chosen already.
+  void (*open)(int device);
+  /// Waits for all that was asked of the device.
+  void (*synchronize)();
+  /// Bytes that this process holds on the device now, and the most that it ever held.
+  void (*memory_use)(size_t* now, size_t* most);
+  /// Marks a point of time in order with the ops; `slot` counts from 0 and may be used again.
+  void (*time_mark)(int slot);
+  /// Seconds from one mark to another; waits for the later one.
+  double (*seconds_between)(int slot, int later_slot);
+  /// Names what follows, for profilers; nests.
+  void (*range_begin)(const char* name);
+  void (*range_end)();
 
   // Memory. allocate returns null when there is none; sizes in bytes; upload and download are finished on return. fill
   // sets every byte, in order with the ops.

@@ -59,18 +59,24 @@ Isa default_isa() {
 Context::Context(const ContextOptions& options)
     : pool_(options.num_threads > 0 ? options.num_threads : usable_cores()),
       isa_(options.isa),
+      device_(options.device),
       scratch_(nullptr, release_host) {
   if (isa_ > best_isa())
     throw Error(ErrorCode::device,
                 str("CPU tier ", name_of(isa_), " asked for, but this machine has ", name_of(best_isa())),
                 "choose a lower tier");
   backend_ = options.backend.empty() ? &cpu_backend() : &load_backend(options.backend);
+  if (backend_->open) backend_->open(device_);
   scratch_.reset(static_cast<char*>(allocate_host(workspace_bytes())));
   if (!scratch_) throw Error(ErrorCode::does_not_fit, str("cannot reserve ", workspace_bytes(), " bytes of workspace"));
   std::memset(scratch_.get(), 0, workspace_bytes());  // touched before step 1
 }
 
 Context::~Context() = default;
+
+std::string Context::device_name() const {
+  return backend_->open ? str(backend_->name, ":", device_) : backend_->name;
+}
 
 void* Context::scratch(int thread) {
   return scratch_.get() + kThreadScratch * static_cast<size_t>(thread);

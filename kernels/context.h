@@ -33,6 +33,7 @@ enum class GradMode : uint8_t { write, add };
 struct ContextOptions {
   int num_threads = 0;       ///< 0: one per core that this process may use
   std::string backend = "";  ///< empty: the built-in CPU; else a backend library, by path or by name
+  int device = 0;            ///< of that backend; one process uses one device
   Isa isa = default_isa();   ///< CPU tier; a tier that the machine lacks is Error(device)
 };
 
@@ -47,6 +48,9 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   const Backend& backend() const { return *backend_; }
+  /// "cpu", or "cuda:0".
+  std::string device_name() const;
+  int device() const { return device_; }
   Isa isa() const { return isa_; }
   int num_threads() const { return pool_.size(); }
   ThreadPool& pool() { return pool_; }
@@ -59,6 +63,7 @@ class Context {
   ThreadPool pool_;
   Isa isa_;
   const Backend* backend_;
+  int device_;
   std::unique_ptr<char, void (*)(void*)> scratch_;
 };
 

@@ -23,6 +23,19 @@ __global__ void __launch_bounds__(kThreads)
 }
 }  // namespace
 
+bool has_code() {
+  cudaFuncAttributes attributes{};
+  const auto* kernel = reinterpret_cast<const void*>(copy_kernel<float, float>);
+  const cudaError_t e = cudaFuncGetAttributes(&attributes, kernel);
+  if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction ||
+      e == cudaErrorUnsupportedPtxVersion) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  cu_check(e, "cudaFuncGetAttributes");
+  return true;
+}
+
 void require_float(DType t, const char* op, const char* what) {
   if (t == DType::f32 || t == DType::bf16) return;
   throw Error(ErrorCode::device, str("CUDA: ", op, ": ", what, " is ", name_of(t), "; expected f32 or bf16"),

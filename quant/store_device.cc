@@ -61,22 +61,31 @@ void put(Placer& placer, WeightStore::Entry& e) {
 
 }  // namespace
 
+size_t WeightStore::device_bytes() const {
+  Placer measure(nullptr, cpu_backend());
+  auto entries = impl_->entries;
+  for (auto& [name, e] : entries) put(measure, e);
+  return measure.bytes();
+}
+
 std::shared_ptr<const WeightStore> WeightStore::on(const Backend& backend) const {
   if (backend.host_memory) return shared_from_this();
+  const std::lock_guard lock(impl_->device_mutex);
+  if (auto there = impl_->device_store.lock(); there && impl_->device_backend == &backend) return there;
   auto impl = std::make_unique<Impl>();
   impl->entries = impl_->entries;
   impl->mapped = false;
   impl->layers = impl_->layers;
   impl->fingerprint = impl_->fingerprint;
-  auto entries = impl->entries;
-  Placer measure(nullptr, backend);
-  for (auto& [name, e] : entries) put(measure, e);
-  const auto block = std::make_shared<DeviceBuffer>(backend, measure.bytes(), "the weights");
+  impl->bytes = device_bytes();
+  const auto block = std::make_shared<DeviceBuffer>(backend, impl->bytes, "the weights");
   Placer placer(block.get(), backend);
   for (auto& [name, e] : impl->entries) put(placer, e);
   impl->owners = {block};
-  impl->bytes = measure.bytes();
-  return std::make_shared<const WeightStore>(std::move(impl));
+  auto store = std::make_shared<const WeightStore>(std::move(impl));
+  impl_->device_backend = &backend;
+  impl_->device_store = store;
+  return store;
 }
 
 }  // namespace bantam

@@ -71,6 +71,8 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   void prefetch(int layer) const;
   /// Bytes of all weights as stored.
   size_t bytes() const;
+  /// Bytes that it takes in the memory of a device: see on().
+  size_t device_bytes() const;
   /// Whether every matrix is file-backed (not anonymous memory). Vectors that are not f32 in the file are small copies.
   bool mapped() const;
   /// Number of layers: the greatest N of model.layers.N + 1.

@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,11 @@ struct WeightStore::Impl {
   bool mapped = true;
   int layers = 0;
   std::string fingerprint;
+
+  // The copy on a device that somebody still holds.
+  mutable std::mutex device_mutex;
+  mutable const Backend* device_backend = nullptr;
+  mutable std::weak_ptr<const WeightStore> device_store;
 
   /// Takes the memory of a vector and returns a view of it.
   std::span<const float> own(std::vector<float> values);

@@ -26,8 +26,8 @@
 namespace bantam {
 namespace {
 
-const std::vector<std::string> kCommands = {"train",    "plan",     "selftest",      "quantize",
-                                            "generate", "validate", "config-schema", "init"};
+const std::vector<std::string> kCommands = {"train",    "plan",          "selftest", "quantize", "generate",
+                                            "validate", "config-schema", "init",     "doctor"};
 
 /// Text options of a command that are no recipe keys, read by the same rules as recipe values.
 class Options {
@@ -292,12 +292,13 @@ int Program::dispatch(const std::vector<std::string>& args) {
   Options generate(*commands["generate"]);
   generate.positional("MODEL or RUN");
   for (const char* flag : {"--prompt", "--adapter", "--max-new-tokens", "--temperature", "--top-p", "--seed", "--dtype",
-                           "--quant-type", "--num-threads"}) {
+                           "--quant-type", "--device", "--num-threads"}) {
     generate.text(flag);
   }
   bool raw = false;
   commands["generate"]->add_flag("--raw", raw);
   Options schema(*commands["config-schema"]);
+  Options doctor(*commands["doctor"]);
 
   std::vector<std::string> reversed = join_switch_values(args);
   std::reverse(reversed.begin(), reversed.end());  // CLI11 takes them from the back
@@ -349,6 +350,10 @@ int Program::dispatch(const std::vector<std::string>& args) {
     out_ << config_schema();
     return 0;
   }
+  if (name == "doctor") {
+    doctor.arguments();
+    return doctor_command(options);
+  }
   if (name == "quantize") {
     const auto paths = quantize.arguments();
     QuantizeCommandOptions o;
@@ -386,6 +391,7 @@ int Program::dispatch(const std::vector<std::string>& args) {
   if (const auto v = generate.choice("--quant-type", {"nf4", "none"})) {
     o.quant_type = *v == 0 ? Recipe::QuantType::nf4 : Recipe::QuantType::none;
   }
+  if (generate.given("--device")) o.device = generate.get("--device");
   o.num_threads = generate.whole("--num-threads", 1, "auto");
   return generate_command(o);
 }

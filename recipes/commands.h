@@ -58,8 +58,12 @@ struct GenerateCommandOptions {
   bool raw = false;  ///< the prompt is encoded without the tokenizer's special tokens
   Recipe::Dtype dtype = Recipe::Dtype::automatic;
   std::optional<Recipe::QuantType> quant_type;  ///< none: as the run was trained, or nf4
+  std::string device = Recipe().device;         ///< as the recipe key
   std::optional<int64_t> num_threads;
 };
 int generate_command(const GenerateCommandOptions& options);
+
+/// What this machine has, and whether each device computes what the reference does.
+int doctor_command(const CommandOptions& options);
 
 }  // namespace bantam

@@ -78,7 +78,7 @@ int generate_command(const GenerateCommandOptions& o) {
   const auto model = load_with_progress(source.model, source.quant, o.common.quiet);
   std::optional<AdapterSet> adapters;
   if (!source.adapter.empty()) adapters = load_adapter(source.adapter, linear_modules(model->config));
-  const auto ctx = make_context("cpu", o.num_threads);
+  const auto ctx = make_context(o.device, o.num_threads);
 
   const std::vector<int32_t> prompt = tokenizer->encode(o.prompt, {.add_special = !o.raw, .parse_special = true});
   if (prompt.empty()) throw Error(ErrorCode::usage, "--prompt is empty", "give a text to continue");

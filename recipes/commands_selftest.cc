@@ -37,9 +37,10 @@ Outcome run(const Session& s, const Recipe& recipe, const Planned& planned, cons
   o.schedule = schedule.schedule;
   o.limit = MemoryLimit{};
   Trainer trainer(*s.context, s.model, adapters, o, planned.request.max_tokens);
-  const size_t before = process_memory().anonymous;
+  adapters.move_to(s.context->backend());
+  const size_t before = trainer.memory_bytes();
   trainer.reserve();
-  r.measured = process_memory().anonymous - std::min(before, process_memory().anonymous);
+  r.measured = trainer.memory_bytes() - std::min(before, trainer.memory_bytes());
   const EpochPlan epoch = plan_epoch(s.train.samples, s.options.batches, 0);
   for (int64_t k = 0; k < steps; ++k) {
     const StepBatch batch = make_step(s.train.samples, epoch.steps[static_cast<size_t>(k) % epoch.steps.size()]);
@@ -62,7 +63,8 @@ int selftest_command(const Recipe& recipe, const SelftestCommandOptions& options
   const Planned planned = make_plan(s, recipe, {});
   require_fit(planned);
   load_weights(s, recipe, options.common);
-  s.adapters.reset();  // each run has its own
+  s.adapters.reset();                                             // each run has its own
+  const auto weights = s.model->store->on(s.context->backend());  // the runs share the copy on a device
 
   const SchedulePlanner planner(planned.graph, planned.costs,
                                 {.max_tokens = planned.request.max_tokens,

@@ -71,8 +71,9 @@ class StopOnSignal {
 
 class Progress {
  public:
-  Progress(const Recipe& recipe, const CommandOptions& options, RunFolder& folder)
-      : quiet_(options.quiet),
+  Progress(const Recipe& recipe, const CommandOptions& options, RunFolder& folder, bool on_device)
+      : on_device_(on_device),
+        quiet_(options.quiet),
         live_(!options.quiet && isatty(STDERR_FILENO)),
         every_(recipe.logging_steps),
         folder_(folder) {
@@ -89,7 +90,7 @@ class Progress {
                                   {"targets", e.result.total_weight},
                                   {"seconds", e.seconds},
                                   {"tokens_per_second", e.tokens_per_second},
-                                  {"anonymous_bytes", e.anonymous_bytes}};
+                                  {on_device_ ? "device_bytes" : "anonymous_bytes", e.memory_bytes}};
       if (e.result.skipped) j["skipped"] = true;
       folder_.metric(j.dump());
     }
@@ -131,12 +132,12 @@ class Progress {
     if (open_line_) std::fprintf(stderr, "\n");
     open_line_ = false;
   }
-  bool quiet_, live_, open_line_ = false, write_metrics_ = true;
+  bool on_device_, quiet_, live_, open_line_ = false, write_metrics_ = true;
   int64_t every_;
   RunFolder& folder_;
 };
 
-void print_report(const TrainReport& r, const CommandOptions& options, const RunFolder& folder) {
+void print_report(const TrainReport& r, const CommandOptions& options, const RunFolder& folder, bool on_device) {
   const bool evaluated = std::isfinite(r.last_eval_loss), both = evaluated && std::isfinite(r.first_eval_loss);
   if (options.json) {
     nlohmann::ordered_json j = {{"finished", r.finished},
@@ -148,8 +149,8 @@ void print_report(const TrainReport& r, const CommandOptions& options, const Run
                                 {"skipped_steps", r.skipped_steps},
                                 {"planned_recompute_overhead", r.planned_overhead},
                                 {"measured_recompute_overhead", r.measured_overhead},
-                                {"planned_anonymous_bytes", r.planned_anonymous},
-                                {"peak_anonymous_bytes", r.peak_anonymous}};
+                                {on_device ? "planned_device_bytes" : "planned_anonymous_bytes", r.planned_memory},
+                                {on_device ? "peak_device_bytes" : "peak_anonymous_bytes", r.peak_memory}};
     if (both) j["first_eval_loss"] = r.first_eval_loss;
     if (evaluated) j["last_eval_loss"] = r.last_eval_loss;
     std::printf("%s\n", j.dump().c_str());
@@ -162,8 +163,8 @@ void print_report(const TrainReport& r, const CommandOptions& options, const Run
   if (both)
     std::printf("held-out loss %.4f before, %.4f after (%+.1f %%)\n", r.first_eval_loss, r.last_eval_loss,
                 100 * (r.last_eval_loss / r.first_eval_loss - 1));
-  std::printf("memory without the mapped weights: %s planned, %s measured\n", size_text(r.planned_anonymous).c_str(),
-              size_text(r.peak_anonymous).c_str());
+  std::printf("%s: %s planned, %s measured\n", on_device ? "device memory" : "memory without the mapped weights",
+              size_text(r.planned_memory).c_str(), size_text(r.peak_memory).c_str());
   if (r.measured_overhead > 0 || r.planned_overhead > 0)
     std::printf("recompute: %+.1f %% planned, %+.1f %% measured\n", 100 * r.planned_overhead,
                 100 * r.measured_overhead);
@@ -180,7 +181,9 @@ int train_command(const Recipe& recipe, const CommandOptions& options) {
   RunFolder folder(recipe, options);
   Session s = open_session(recipe, options);
   const StopOnSignal signals;
-  Progress progress(recipe, options, folder);
+  const bool on_device = !s.context->backend().host_memory;
+  Progress progress(recipe, options, folder, on_device);
+  if (on_device) progress.line(str("device: ", device_text(*s.context)));
   progress.line(s.train.report.summary());
   if (!recipe.test_datasets.empty()) progress.line("held-out: " + s.eval.report.summary());
   if (recipe.resume_from_checkpoint != "auto" && recipe.resume_from_checkpoint != "false")
@@ -212,7 +215,7 @@ int train_command(const Recipe& recipe, const CommandOptions& options) {
     for (const auto& [name, content] : s.tokenizer->files()) write_file_atomically(folder.path() / name, content);
     folder.finish();
   }
-  print_report(report, options, folder);
+  print_report(report, options, folder, on_device);
   return report.finished ? 0 : signals.received() == SIGTERM ? 143 : 130;
 }
 

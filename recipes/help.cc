@@ -125,6 +125,7 @@ COMMANDS
     generate MODEL|RUN     continue a prompt
     quantize MODEL -o DIR  write a model in 4 bits
     config-schema          all recipe keys as JSON Schema
+    doctor                 what this machine has, and whether each device computes right
 
 EXAMPLES
     bantam train --base-model ./models/SmolLM2-135M --data rows.jsonl
@@ -264,7 +265,23 @@ FLAGS
     --raw                  encode the prompt without the tokenizer's special tokens
     --dtype auto|bf16|f32  of activations. Default: auto.
     --quant-type nf4|none  how the weights are held. Default: as the run was trained, or nf4.
+    --device D             auto, cpu, cuda or cuda:N. Default: auto.
     --num-threads N|auto   CPU threads. Default: auto.
+)";
+
+constexpr char kDoctor[] = R"(bantam doctor - what this machine has, and whether each device computes right
+
+USAGE
+    bantam doctor
+
+DESCRIPTION
+    Lists processor, memory, cache, libraries and GPUs with driver and toolkit versions, says what device: auto would take, and
+    runs a training step on each device against plain scalar code. The CUDA backend is looked for beside the program;
+    BANTAM_CUDA_LIBRARY names another file. Exit code 6 when a device computes something else than the reference.
+
+EXAMPLES
+    bantam doctor
+    bantam doctor --json
 )";
 
 constexpr char kValidate[] = R"(bantam validate - check a recipe
@@ -329,6 +346,7 @@ std::string help_text(const std::string& command) {
   if (command == "validate") return kValidate + ending;
   if (command == "config-schema") return kSchema + ending;
   if (command == "init") return kInit + ending;
+  if (command == "doctor") return kDoctor + ending;
   return std::string(kProgram) + kExitCodes;
 }
 

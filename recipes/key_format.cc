@@ -40,7 +40,9 @@ std::string range_text(const KeySpec& key) {
 std::vector<std::string> names_of(const std::vector<ChoiceValue>& values) {
   std::vector<std::string> names;
   for (const ChoiceValue& value : values) {
-    if (available(value.since)) names.push_back(value.name);
+    if (!available(value.since)) continue;
+    names.push_back(value.name);
+    if (value.numbered) names.push_back(value.name + ":N");
   }
   return names;
 }

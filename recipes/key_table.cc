@@ -132,12 +132,13 @@ void add_model(List& t) {
        .synonyms = {{"bfloat16", "bf16"}, {"float32", "f32"}, {"fp32", "f32"}},
        .refusals = {{"float16", "half precision needs loss scaling and is not offered; use bf16"},
                     {"fp16", "half precision needs loss scaling and is not offered; use bf16"}}}));
-  t.push_back(with_field<&Recipe::device>({.name = "device",
-                                           .section = "model",
-                                           .type = KeyType::choice,
-                                           .help = "Where to compute.",
-                                           .values = {{"auto"}, {"cpu"}, {"cuda", Since::cuda}},
-                                           .refusals = {{"cuda*", "known, not available in this version"}}}));
+  t.push_back(with_field<&Recipe::device>(
+      {.name = "device",
+       .section = "model",
+       .type = KeyType::choice,
+       .help = "Where to compute: cuda is the first GPU, cuda:1 the second; auto a GPU if there is one, else the CPU.",
+       .values = {{"auto"}, {"cpu"}, {"cuda", Since::cuda, true}},
+       .synonyms = {{"gpu", "cuda"}}}));
   t.push_back(with_field<&Recipe::num_threads>(
       {.name = "num_threads",
        .section = "model",

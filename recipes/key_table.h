@@ -14,9 +14,9 @@
 namespace bantam {
 
 /// Which part of the program brings a key or a value.
-enum class Since { main, plan, data, models, rel, cuda };
+enum class Since { main, plan, cuda, data, models, rel };
 constexpr bool available(Since since) {
-  return since <= Since::plan;
+  return since <= Since::cuda;
 }
 
 enum class KeyType {
@@ -50,6 +50,7 @@ using KeyValue = std::variant<std::monostate, bool, int64_t, double, std::string
 struct ChoiceValue {
   std::string name;
   Since since = Since::main;
+  bool numbered = false;  ///< name:N as well, N a whole number
 };
 
 enum class AliasKind {

@@ -192,6 +192,10 @@ std::optional<KeyValue> ValueReader::read_choice(const KeySpec& key, const YamlN
       if (available(value.since) || !key.has_field()) return text;
       return issue(node, str("found ", show(text), ": ", kNotAvailable, " (", expected(key), ")"));
     }
+    if (value.numbered && text.starts_with(value.name + ":")) {
+      const auto number = parse_integer(text.substr(value.name.size() + 1));
+      if (number && *number >= 0 && *number < 1024) return text;
+    }
     if (available(value.since)) names.push_back(value.name);
   }
   const std::string near = nearest(text, names);

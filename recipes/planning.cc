@@ -85,13 +85,18 @@ Planned make_plan(Session& s, const Recipe& r, const PlanningOptions& o) {
   const std::filesystem::path weights = o.shape_only ? "" : r.base_model;
   q.weight_bytes = planned_store_bytes(s.config, weights, quant_config(r));
   q.trained_parameters = shapes.size();
-  q.workspace_bytes = s.context->workspace_bytes();
-  q.program_bytes = o.shape_only ? kShapeOnlyProgram : program_bytes(q.workspace_bytes);
+  q.on_device = !s.context->backend().host_memory;
+  if (q.on_device) {
+    q.weights_mapped = false;
+  } else {
+    q.workspace_bytes = s.context->workspace_bytes();
+    q.program_bytes = o.shape_only ? kShapeOnlyProgram : program_bytes(q.workspace_bytes);
+  }
   q.loss_chunk_bytes = s.options.trainer.loss_chunk_bytes;
   q.checkpointing = s.options.trainer.checkpointing;
-  q.limit = o.assume_memory > 0
-                ? MemoryLimit{static_cast<size_t>(o.assume_memory), true, "assumed memory"}
-                : memory_limit(static_cast<size_t>(r.memory_limit.value_or(0)), static_cast<size_t>(r.memory_reserve));
+  q.limit = o.assume_memory > 0 ? MemoryLimit{static_cast<size_t>(o.assume_memory), true, "assumed memory"}
+                                : memory_limit(*s.context, static_cast<size_t>(r.memory_limit.value_or(0)),
+                                               static_cast<size_t>(r.memory_reserve));
   p.shape = {batches.micro_batch_size, batches.gradient_accumulation_steps, batches.max_seq_length, {}};
   const bool shape_only = o.shape_only;
   p.shape.tokens = [&s, shape_only](int64_t micro, int64_t length) {

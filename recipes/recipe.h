@@ -32,7 +32,7 @@ struct Recipe {
   std::string base_model;  ///< required; absolute once loaded
   std::string hf_base;     ///< empty: from the model's metadata
   Dtype dtype = Dtype::automatic;
-  std::string device = "auto";         ///< auto, cpu
+  std::string device = "auto";         ///< auto, cpu, cuda, cuda:N
   std::optional<int64_t> num_threads;  ///< none: auto
 
   // quantization

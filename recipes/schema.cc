@@ -80,6 +80,8 @@ Json type_schema(const KeySpec& key) {
       break;
     case KeyType::choice:
       json = enumeration(key.values);
+      for (const ChoiceValue& v : key.values)
+        if (v.numbered) json = {{"anyOf", Json::array({json, {{"pattern", "^" + v.name + ":[0-9]+$"}}})}};
       if (std::any_of(key.values.begin(), key.values.end(), [](const ChoiceValue& v) { return v.name == "every_n"; })) {
         const Json number = {{"type", "integer"}, {"minimum", 1}};
         json = {{"anyOf", Json::array({json,

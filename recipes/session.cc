@@ -5,9 +5,11 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
+#include "../kernels/device_choice.h"
 #include "../kernels/hash.h"
 #include "resolved.h"
 
@@ -104,9 +106,21 @@ DType dtype_of_recipe(Recipe::Dtype dtype) {
 }
 
 std::unique_ptr<Context> make_context(const std::string& device, std::optional<int64_t> num_threads) {
-  if (device != "auto" && device != "cpu")
-    throw Error(ErrorCode::device, str("device: found ", device, ", this version has the CPU only"), "use device: cpu");
-  return std::make_unique<Context>(ContextOptions{.num_threads = static_cast<int>(num_threads.value_or(0))});
+  ContextOptions o = choose_device(device, cuda_library()).options;
+  o.num_threads = static_cast<int>(num_threads.value_or(0));
+  return std::make_unique<Context>(o);
+}
+
+std::string device_text(const Context& c) {
+  if (!c.backend().device_info) return str(c.device_name(), ", ", name_of(c.isa()), ", ", c.num_threads(), " threads");
+  const DeviceInfo info = c.backend().device_info(c.device());
+  return str(c.device_name(), ", ", info.name, ", ", size_text(info.memory_free), " free of ",
+             size_text(info.memory_total));
+}
+
+std::string cuda_library() {
+  const char* file = std::getenv("BANTAM_CUDA_LIBRARY");
+  return file && *file ? file : "cuda";
 }
 
 std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& path, const QuantConfig& quant,

@@ -37,8 +37,13 @@ void load_weights(Session& session, const Recipe& recipe, const CommandOptions& 
 
 QuantConfig quant_config(const Recipe& recipe);
 DType dtype_of_recipe(Recipe::Dtype dtype);
-/// The CPU, or Error(device): this version has no other.
+/// The Context of a recipe's `device` (kernels/device_choice.h). The CUDA backend is looked for beside the program, or
+/// is the file that $BANTAM_CUDA_LIBRARY names.
 std::unique_ptr<Context> make_context(const std::string& device, std::optional<int64_t> num_threads);
+/// For people: "cuda:0, NVIDIA H200, 138.0 GiB free of 139.8 GiB", or "cpu, avx512, 8 threads".
+std::string device_text(const Context& context);
+/// Name or path of the CUDA backend's library.
+std::string cuda_library();
 /// load_model with progress on stderr.
 std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& path, const QuantConfig& quant,
                                                 bool quiet);

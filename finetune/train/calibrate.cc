@@ -9,11 +9,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "../../kernels/copy.h"
 #include "../../kernels/error.h"
 #include "../../kernels/hash.h"
 #include "../../quant/safetensors.h"
 #include "../model/model.h"
 #include "executor.h"
+#include "synthetic.h"
 
 namespace bantam {
 
@@ -50,38 +52,35 @@ size_t scaled_chunk(const CalibrationShape& s, const ModelConfig& c) {
                              static_cast<double>(s.config.vocab_size)));
 }
 
-// Values of a plausible size; what they are makes no difference to the time.
-std::shared_ptr<const WeightStore> some_weights(const ModelConfig& c) {
-  std::map<std::string, MemoryTensor> tensors;
-  uint64_t state = 1;
-  for (const SourceTensor& t : expected_tensors(c, DType::bf16)) {
-    MemoryTensor m;
-    m.shape = t.shape;
-    m.values.resize(static_cast<size_t>(t.rows() * t.cols()));
-    for (float& v : m.values) {
-      state = state * 6364136223846793005u + 1442695040888963407u;
-      v = (static_cast<float>(state >> 40) * 0x1p-24f - 0.5f) * 0.1f;
+// Through memory, not caches: a buffer of many times their size. On a device as large as takes a measurable time.
+double copy_seconds_per_byte(Context& ctx) {
+  const Backend& backend = ctx.backend();
+  const bool host = backend.host_memory;
+  constexpr int64_t kWidth = 4096;
+  for (size_t bytes = size_t{host ? 96 : 1} << 20;; bytes *= 4) {
+    const DeviceBuffer from(backend, bytes, "calibration"), to(backend, bytes, "calibration");
+    const auto matrix = [&](const DeviceBuffer& b) {
+      return TensorView(b.data(), DType::bf16, static_cast<int64_t>(bytes) / (2 * kWidth), kWidth);
+    };
+    backend.fill(from.data(), 1, bytes);
+    backend.fill(to.data(), 2, bytes);
+    double least = 1e30;
+    for (int round = 0; round < 3; ++round) {
+      if (backend.synchronize) backend.synchronize();
+      const auto t0 = std::chrono::steady_clock::now();
+      if (host)
+        std::memcpy(to.data(), from.data(), bytes);
+      else
+        copy(ctx, {.x = matrix(from), .y = matrix(to)});
+      if (backend.synchronize) backend.synchronize();
+      least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count());
     }
-    tensors[t.name] = std::move(m);
+    if (host || least > 2e-4 || bytes >= size_t{256} << 20) return least / static_cast<double>(bytes);
   }
-  return WeightStore::in_memory(*memory_source(std::move(tensors)), {});
 }
 
-// Through memory, not caches: a buffer of many times their size.
-double copy_seconds_per_byte() {
-  constexpr size_t kBytes = size_t{96} << 20;
-  std::vector<char> from(kBytes, 1), to(kBytes, 2);
-  double least = 1e30;
-  for (int round = 0; round < 3; ++round) {
-    const auto t0 = std::chrono::steady_clock::now();
-    std::memcpy(to.data(), from.data(), kBytes);
-    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count());
-    from[static_cast<size_t>(round)] = to[kBytes / 2];
-  }
-  return least / static_cast<double>(kBytes);
-}
-
-std::string machine_name() {
+std::string machine_name(const Context& ctx) {
+  if (ctx.backend().device_info) return ctx.backend().device_info(ctx.device()).name;
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);)
     if (line.starts_with("model name")) return line.substr(line.find(':') + 1);
@@ -99,7 +98,8 @@ CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
   const Program program = compile(graph, training_schedule(graph, {CheckpointMode::full, {}}), options);
   Arena arena(ctx.backend(), {{"calibration", program.peak}});
   adapters.move_to(ctx.backend());
-  Executor executor(ctx, graph, some_weights(c)->on(ctx.backend()), arena.region("calibration"), program.peak);
+  Executor executor(ctx, graph, synthetic_model(c)->store->on(ctx.backend()), arena.region("calibration"),
+                    program.peak);
   StepBuffers buffers(ctx.backend(), c, t);
   Batch batch;
   for (int64_t i = 0; i < t; ++i) {
@@ -138,14 +138,14 @@ CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
     if (info(op.kind).loss)
       if (const auto it = sums.find(CostModel::key(op, true)); it != sums.end())
         m.set(CostModel::key(op, false), it->second.first / it->second.second);
-  m.set(CostModel::kKept, copy_seconds_per_byte());
+  m.set(CostModel::kKept, copy_seconds_per_byte(ctx));
   return m;
 }
 
 CostModel measured_costs(Context& ctx, const CalibrationShape& shape, const std::filesystem::path& cache_dir) {
   const ModelConfig c = scaled_down(shape.config);
   const std::string key =
-      str("v", kVersion, machine_name(), " ", ctx.backend().name, " ", name_of(ctx.isa()), " threads ",
+      str("v", kVersion, machine_name(ctx), " ", ctx.backend().name, " ", name_of(ctx.isa()), " threads ",
           ctx.num_threads(), " ", c.model_type, " ", c.hidden_size, " ", c.intermediate_size, " ",
           c.num_attention_heads, "/", c.num_key_value_heads, "x", c.head_dim, " vocab ", c.vocab_size, " dtype ",
           name_of(shape.dtype), " r ", shape.lora.r, " dropout ", shape.lora.lora_dropout > 0, " tokens ",

@@ -20,7 +20,31 @@ namespace bantam {
 
 namespace {
 constexpr size_t kAlign = 256;
-}
+
+// Names the parts of a step for profilers: "layers.3 recompute".
+class RangeNames {
+ public:
+  explicit RangeNames(const Backend& backend) : backend_(backend) {}
+  ~RangeNames() {
+    if (open_) backend_.range_end();
+  }
+  void enter(int stage, int phase, const LayerGraph& graph) {
+    if (!backend_.range_begin || (open_ && stage == stage_ && phase == phase_)) return;
+    if (open_) backend_.range_end();
+    static constexpr const char* kPhases[] = {"forward", "recompute", "backward"};
+    const std::string where = graph.layer >= 0 ? str("layers.", graph.layer) : stage == 0 ? "embedding" : "loss";
+    backend_.range_begin(str(where, " ", kPhases[phase]).c_str());
+    stage_ = stage;
+    phase_ = phase;
+    open_ = true;
+  }
+
+ private:
+  const Backend& backend_;
+  int stage_ = 0, phase_ = 0;
+  bool open_ = false;
+};
+}  // namespace
 
 StepBuffers::StepBuffers(const Backend& backend, const ModelConfig& config, int64_t max_tokens)
     : backend_(backend), max_tokens_(max_tokens), half_(config.head_dim / 2) {
@@ -169,7 +193,13 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
     if (host) ASAN_POISON_MEMORY_REGION(memory_, bytes_);
   }
 
+  const Backend& backend = ctx_.backend();
+  const auto phase_of = [](const Instr& n) {
+    return n.backward ? Phase::backward : n.recompute ? Phase::recompute : Phase::forward;
+  };
+  RangeNames ranges(backend);
   times_ = {};
+  marked_.clear();
   int leased = -2;
   WeightLease lease;
   for (size_t i = 0; i < program.instrs.size(); ++i) {
@@ -212,16 +242,31 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
       r.scratch = memory_ + s.offset;
       r.scratch_bytes = s.bytes;
     }
+    const Phase phase = phase_of(n);
+    ranges.enter(n.stage, static_cast<int>(phase), graph);
+    if (backend.time_mark && (marked_.empty() || marked_.back() != phase)) {
+      backend.time_mark(static_cast<int>(marked_.size()));
+      marked_.push_back(phase);
+    }
     const auto t0 = std::chrono::steady_clock::now();
     n.backward ? info(op.kind).backward(r) : info(op.kind).forward(r);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
-    (n.backward ? times_.backward : n.recompute ? times_.recompute : times_.forward) += seconds;
-    if (options.profile) options.profile(n, op, seconds);
+    if (options.profile && backend.synchronize) backend.synchronize();
+    const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
+    if (!backend.time_mark) seconds(phase) += s;
+    if (options.profile) options.profile(n, op, s);
     if (options.poison_dead)
       for (const int b : ends[i])
         if (i + 1 < program.instrs.size()) kill(b);
   }
+  if (backend.time_mark) backend.time_mark(static_cast<int>(marked_.size()));
   if (options.poison_dead && host) ASAN_UNPOISON_MEMORY_REGION(memory_, bytes_);
+}
+
+const RunTimes& Executor::times() {
+  for (size_t i = 0; i < marked_.size(); ++i)
+    seconds(marked_[i]) += ctx_.backend().seconds_between(static_cast<int>(i), static_cast<int>(i) + 1);
+  marked_.clear();
+  return times_;
 }
 
 }  // namespace bantam

@@ -68,7 +68,8 @@ class Executor {
   }
   /// Per-row losses of the last run, valid until the next call.
   std::span<const float> losses(const Program& program, int64_t tokens);
-  const RunTimes& times() const { return times_; }  ///< of the last run
+  /// Of the last run; on a device this waits for its end.
+  const RunTimes& times();
   const ModelGraph& model() const { return model_; }
   Context& context() { return ctx_; }
 
@@ -79,7 +80,12 @@ class Executor {
   std::shared_ptr<const WeightStore> store_;
   char* memory_;
   size_t bytes_;
+  enum class Phase : uint8_t { forward, recompute, backward };
+  double& seconds(Phase phase) {
+    return phase == Phase::backward ? times_.backward : phase == Phase::recompute ? times_.recompute : times_.forward;
+  }
   RunTimes times_;
+  std::vector<Phase> marked_;  ///< on a device: the phase between mark i and i + 1, not yet in times_
   std::vector<float> losses_;  // downloaded
 };
 

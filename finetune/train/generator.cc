@@ -82,17 +82,21 @@ ConstTensorView Generator::forward(std::span<const int32_t> ids) {
 
 void Generator::head(const ConstTensorView& hidden, const TensorView& out) {
   const WeightLease top = store_->acquire(WeightStore::kTop);
-  const Backend& backend = ctx_.backend();
-  DeviceBuffer memory;
+  const bool host = ctx_.backend().host_memory;
+  const size_t bytes = static_cast<size_t>(out.rows * out.cols) * sizeof(float);
   TensorView c = out;
-  if (!backend.host_memory) {
-    memory = DeviceBuffer(backend, static_cast<size_t>(out.rows * out.cols) * sizeof(float), "logits");
-    c.data = memory.data();
+  if (!host) {
+    if (bytes > device_logits_bytes_) {  // once for a chunk of logits(), once for generating
+      device_logits_ = DeviceBuffer();
+      device_logits_ = DeviceBuffer(ctx_.backend(), bytes, "logits");
+      device_logits_bytes_ = bytes;
+    }
+    c.data = device_logits_.data();
   }
   product(ctx_, {.terms = {{.a = hidden, .b = top.matrix(head_weight_name(model_->config))}},
                  .c = c,
                  .math = graph_.dtype == DType::bf16 ? Math::bf16 : Math::f32});
-  if (!backend.host_memory) memory.download(out.data, static_cast<size_t>(out.rows * out.cols) * sizeof(float));
+  if (!host) device_logits_.download(out.data, bytes);
 }
 
 std::span<const float> Generator::append(std::span<const int32_t> ids) {

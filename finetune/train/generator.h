@@ -55,6 +55,8 @@ class Generator {
   std::optional<Executor> executor_;
   std::vector<KvCache> caches_;
   Tensor logits_;
+  DeviceBuffer device_logits_;  ///< where the head writes on a backend with memory of its own
+  size_t device_logits_bytes_ = 0;
 };
 
 }  // namespace bantam

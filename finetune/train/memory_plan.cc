@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "../../kernels/backend.h"
 #include "../../kernels/error.h"
 
 namespace bantam {
@@ -36,6 +37,16 @@ MemoryLimit memory_limit(size_t limit, size_t reserve) {
   if (free == 0) return {};
   const size_t room = free + process_memory().anonymous;
   return {room > reserve ? room - reserve : 1, false, reserve > 0 ? "free memory less memory_reserve" : "free memory"};
+}
+
+MemoryLimit memory_limit(const Context& ctx, size_t limit, size_t reserve) {
+  const Backend& backend = ctx.backend();
+  if (limit > 0 || !backend.device_info) return memory_limit(limit, reserve);
+  size_t now = 0, most = 0;
+  backend.memory_use(&now, &most);
+  const size_t room = backend.device_info(ctx.device()).memory_free + now;
+  return {room > reserve ? room - reserve : 1, true,
+          str("free memory of ", ctx.device_name(), reserve > 0 ? " less memory_reserve" : "")};
 }
 
 std::string MemoryPlan::table() const {

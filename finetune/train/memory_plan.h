@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "../../kernels/context.h"
+
 namespace bantam {
 
 struct MemoryLine {
@@ -22,6 +24,8 @@ struct MemoryLimit {
 /// `limit` bytes for everything; where that is 0, what is free now (memory of this process included, which the plan
 /// counts as well) less `reserve`, for everything but mapped files.
 MemoryLimit memory_limit(size_t limit, size_t reserve);
+/// The same of the memory that `ctx` computes in: on a device, what is free there and what this process holds of it.
+MemoryLimit memory_limit(const Context& ctx, size_t limit, size_t reserve);
 
 struct MemoryPlan {
   std::vector<MemoryLine> lines;

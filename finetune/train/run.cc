@@ -54,8 +54,9 @@ class Run {
     for (const auto& m : linear_modules(model->config)) linears_.push_back(m.path);
     trainer_.emplace(ctx, std::move(model), adapters, options.trainer, plan_.max_tokens);
     machine_key_ = str("backend ", ctx.backend().name, ", tier ", name_of(ctx.isa()));
+    if (ctx.backend().device_info) machine_key_ += str(", ", ctx.backend().device_info(ctx.device()).name);
     report_.first_eval_loss = report_.last_eval_loss = std::numeric_limits<double>::quiet_NaN();
-    report_.planned_anonymous = trainer_->plan().anonymous();
+    report_.planned_memory = trainer_->plan().anonymous();
   }
 
   TrainReport run() {
@@ -163,8 +164,8 @@ class Run {
     e.tokens_per_second = static_cast<double>(tokens) / e.seconds;
     e.eta_seconds =
         report_.train_seconds / static_cast<double>(steps_here_) * static_cast<double>(plan_.total_steps - state_.step);
-    e.anonymous_bytes = process_memory().anonymous;
-    report_.peak_anonymous = std::max(report_.peak_anonymous, e.anonymous_bytes);
+    e.memory_bytes = trainer_->memory_bytes();
+    report_.peak_memory = std::max(report_.peak_memory, trainer_->peak_memory_bytes());
     if (hooks_.on_step && !hooks_.on_step(e)) stopped_by_hook_ = true;
     return true;
   }

@@ -47,7 +47,7 @@ struct StepEvent {
   double epoch = 0;
   StepResult result;
   double lr = 0, seconds = 0, tokens_per_second = 0, eta_seconds = 0;
-  size_t anonymous_bytes = 0;  ///< of the process, after the step
+  size_t memory_bytes = 0;  ///< as Trainer::memory_bytes(), after the step
 };
 struct EvalEvent {
   int64_t step = 0, total_steps = 0;
@@ -72,7 +72,8 @@ struct TrainReport {
   double train_seconds = 0;                        ///< spent in steps by this process
   int64_t tokens = 0, skipped_steps = 0;
   double planned_overhead = 0, measured_overhead = 0;  ///< of recompute, over a step without
-  size_t planned_anonymous = 0, peak_anonymous = 0;    ///< peak_anonymous: greatest seen after a step
+  size_t planned_memory = 0;                           ///< the plan's lines without mapped files
+  size_t peak_memory = 0;  ///< the greatest Trainer::memory_bytes() after a step; on a device the greatest ever
 };
 
 /// Runs to the end or until `stop` is requested (looked at after each micro-batch: the unfinished step is given up and

@@ -24,18 +24,19 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
       graph_(build_model_graph(model_->config, options.dtype, &adapters)) {
   if (adapters.size() == 0) throw Error(ErrorCode::usage, "nothing to train: no module has an adapter");
   const size_t flat = static_cast<size_t>(adapters.size()) * sizeof(float);
-  const bool mapped = model_->store->mapped();
-  PlanRequest r{.weight_bytes = model_->store->bytes(),
+  const bool host = ctx.backend().host_memory, mapped = host && model_->store->mapped();
+  PlanRequest r{.weight_bytes = host ? model_->store->bytes() : model_->store->device_bytes(),
                 .weights_mapped = mapped,
+                .on_device = !host,
                 .trained_parameters = adapters.size(),
-                .workspace_bytes = ctx.workspace_bytes(),
+                .workspace_bytes = host ? ctx.workspace_bytes() : 0,
                 .program_bytes = options.program_bytes,
                 .max_tokens = max_tokens,
                 .loss_chunk_bytes = options.loss_chunk_bytes,
                 .checkpointing = options.checkpointing,
                 .schedule = options.schedule,
-                .limit = options.limit ? *options.limit : memory_limit(0, size_t{512} << 20)};
-  if (r.program_bytes == 0)
+                .limit = options.limit ? *options.limit : memory_limit(ctx, 0, size_t{512} << 20)};
+  if (r.program_bytes == 0 && host)
     r.program_bytes = program_bytes(4 * flat + ctx.workspace_bytes() + (mapped ? 0 : model_->store->bytes()));
   const auto costs = [&] {
     return options_.costs ? *options_.costs
@@ -43,6 +44,20 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
                                             options.loss_chunk_bytes});
   };
   plan_ = plan_training(graph_, r, costs, options.costs.has_value());
+}
+
+size_t Trainer::memory_bytes() const {
+  if (!ctx_.backend().memory_use) return process_memory().anonymous;
+  size_t now = 0, most = 0;
+  ctx_.backend().memory_use(&now, &most);
+  return now;
+}
+
+size_t Trainer::peak_memory_bytes() const {
+  if (!ctx_.backend().memory_use) return process_memory().anonymous;
+  size_t now = 0, most = 0;
+  ctx_.backend().memory_use(&now, &most);
+  return most;
 }
 
 void Trainer::reserve() {

@@ -75,6 +75,11 @@ class Trainer {
   /// Loss without dropout and without gradients. `per_token`, when given, receives the losses of all rows.
   EvalResult evaluate(const Batch& batch, std::vector<float>* per_token = nullptr);
 
+  /// What the process holds of the memory that the plan counts: anonymous memory on the CPU, else the device's.
+  size_t memory_bytes() const;
+  /// The most of it so far; on the CPU what it is now.
+  size_t peak_memory_bytes() const;
+
   /// Of all training micro-batches so far.
   const RunTimes& times() const { return times_; }
   /// Brings the adapters' values, gradients and moments from the device to the host's spans; nothing to do on the CPU.

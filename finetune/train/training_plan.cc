@@ -25,8 +25,8 @@ void fill_lines(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pla
              {"recompute working set", plan.arena() - saved - chunk},
              {"loss chunk", chunk},
              {"workspace", r.workspace_bytes},
-             {"step constants", StepBuffers::bytes(model.config, r.max_tokens)},
-             {"program, tokenizer, data", r.program_bytes}};
+             {"step constants", StepBuffers::bytes(model.config, r.max_tokens)}};
+  if (!r.on_device) m.lines.push_back({"program, tokenizer, data", r.program_bytes});
   m.schedule = p.schedule;
   m.limit = r.limit;
 }

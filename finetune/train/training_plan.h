@@ -14,8 +14,9 @@ namespace bantam {
 struct PlanRequest {
   size_t weight_bytes = 0;
   bool weights_mapped = true;
+  bool on_device = false;  ///< the lines are of a device's memory; the program's own is elsewhere
   int64_t trained_parameters = 0;
-  size_t workspace_bytes = 0;  ///< Context::workspace_bytes()
+  size_t workspace_bytes = 0;  ///< Context::workspace_bytes(); on a device its own
   size_t program_bytes = 0;    ///< the process beside all that: code's data, tokenizer, datasets
   int64_t max_tokens = 0;      ///< of the largest micro-batch
   int64_t sequence = 0;        ///< typical length of its sequences, for time only; 0: one sequence

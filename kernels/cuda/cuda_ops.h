@@ -22,6 +22,8 @@ void copy(Context& ctx, const CopyArgs& args);
 void adamw(Context& ctx, const AdamwArgs& args);
 void grad_norm(Context& ctx, const GradNormArgs& args);
 
+/// Whether this library holds machine code, or PTX that the driver can translate, for the current device.
+bool has_code();
 /// y (=|+=) x with conversion between f32 and bf16: what copy() does, for use by other ops.
 void convert(const ConstTensorView& x, const TensorView& y, GradMode mode);
 /// Throws Error(device) unless t is f32 or bf16.

@@ -1,13 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device.h"
 
+#include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <unordered_map>
 
 #include "../error.h"
 
 namespace bantam::cuda {
 
 namespace {
+struct Process {  // what all threads share
+  std::mutex mutex;
+  int device = -1;
+  std::unordered_map<void*, size_t> allocations;
+  size_t now = 0, most = 0;
+};
+Process& process() {
+  static auto* p = new Process;  // memory is freed while the program ends
+  return *p;
+}
+
+// The runtime's current device belongs to the thread.
+void use_device() {
+  thread_local bool done = false;
+  if (done) return;
+  const int device = process_device(0);
+  cu_check(cudaSetDevice(device), "cudaSetDevice");
+  done = true;
+}
+
 const char* base_name(const char* path) {
   const char* slash = std::strrchr(path, '/');
   return slash ? slash + 1 : path;
@@ -17,10 +40,40 @@ struct Scratch {
   void* p = nullptr;
   size_t bytes = 0;
   ~Scratch() {
-    // At the end of a thread nobody is left to hear of an error.
-    if (p) static_cast<void>(cudaFree(p));
+    if (p) release(p);
   }
 };
+}  // namespace
+
+namespace {
+// What the errors mean that a user can do something about.
+const char* advice(cudaError_t e) {
+  switch (e) {
+    case cudaErrorMemoryAllocation:
+      return "the GPU's memory is full: other processes in `nvidia-smi`, or a smaller micro_batch_size";
+    case cudaErrorInsufficientDriver:
+    case cudaErrorSystemDriverMismatch:
+      return "the NVIDIA driver is older than this build's CUDA: update the driver, or use `device: cpu`";
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
+      return "this build has no code for the GPU: build bantam with its architecture in CMAKE_CUDA_ARCHITECTURES";
+    case cudaErrorDevicesUnavailable:
+      return "another process holds the GPU (`nvidia-smi` shows it, and the compute mode), or it is being reset";
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorHardwareStackError:
+      return "the GPU reports faulty hardware: `nvidia-smi -q`, then reset it; the last checkpoint is intact";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorAssert:
+      return "a kernel failed, which is a bug: please report it with the recipe; the last checkpoint is intact";
+    case cudaErrorLaunchTimeout:
+      return "the GPU also drives a display, whose watchdog ended a kernel: a smaller micro_batch_size";
+    default:
+      return "`nvidia-smi` shows the state of the GPU; `device: cpu` always works";
+  }
+}
 }  // namespace
 
 void cu_check(cudaError_t e, const char* what, const char* file, int line) {
@@ -29,7 +82,7 @@ void cu_check(cudaError_t e, const char* what, const char* file, int line) {
   throw Error(ErrorCode::device,
               str("CUDA: ", what, " failed: ", cudaGetErrorName(e), " (", cudaGetErrorString(e), ") at ",
                   base_name(file), ":", line),
-              "see `nvidia-smi` for the state of the GPU; `device: cpu` always works");
+              advice(e));
 }
 
 void throw_launch(int64_t blocks, const char* file, int line) {
@@ -37,6 +90,11 @@ void throw_launch(int64_t blocks, const char* file, int line) {
       ErrorCode::device,
       str("CUDA: a grid of ", blocks, " blocks at ", base_name(file), ":", line, "; a grid has 1 to 2147483647"),
       "the tensor is empty or too large for the CUDA backend");
+}
+
+// 12040 is "12.4".
+std::string version_text(int v) {
+  return v == 0 ? "none" : str(v / 1000, ".", v % 1000 / 10);
 }
 
 void require_device() {
@@ -47,12 +105,29 @@ void require_device() {
   static_cast<void>(cudaDriverGetVersion(&driver));  // 0 where there is no driver
   static_cast<void>(cudaRuntimeGetVersion(&runtime));
   throw Error(ErrorCode::device,
-              str("no usable CUDA device: ", e == cudaSuccess ? "none found" : cudaGetErrorName(e), "; driver ", driver,
-                  ", runtime ", runtime),
+              str("no usable CUDA device: ", e == cudaSuccess ? "none found" : cudaGetErrorName(e),
+                  "; driver's CUDA version ", version_text(driver), ", needed ", version_text(runtime)),
               "install an NVIDIA driver for this runtime or newer, or use `device: cpu`");
 }
 
+int process_device(int wanted) {
+  const std::lock_guard lock(process().mutex);
+  if (process().device < 0) process().device = wanted;
+  return process().device;
+}
+
+void memory_use(size_t* now, size_t* most) {
+  const std::lock_guard lock(process().mutex);
+  *now = process().now;
+  *most = process().most;
+}
+
+void synchronize() {
+  cu_check(cudaStreamSynchronize(stream()), "waiting for the device");
+}
+
 cudaStream_t stream() {
+  use_device();
   static const cudaStream_t s = [] {
     cudaStream_t created;
     cu_check(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -65,7 +140,7 @@ char* workspace(size_t bytes) {
   thread_local Scratch scratch;
   if (bytes > scratch.bytes) {
     cu_check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
-    if (scratch.p) cu_check(cudaFree(scratch.p), "cudaFree");
+    if (scratch.p) release(scratch.p);
     scratch.p = nullptr;
     scratch.bytes = 0;
     scratch.p = allocate(bytes);
@@ -78,6 +153,7 @@ char* workspace(size_t bytes) {
 }
 
 void* allocate(size_t bytes) {
+  use_device();
   void* p = nullptr;
   const cudaError_t e = cudaMalloc(&p, bytes ? bytes : 1);
   if (e == cudaErrorMemoryAllocation) {
@@ -85,12 +161,21 @@ void* allocate(size_t bytes) {
     return nullptr;
   }
   cu_check(e, "cudaMalloc");
+  const std::lock_guard lock(process().mutex);
+  process().allocations[p] = bytes ? bytes : 1;
+  process().now += bytes ? bytes : 1;
+  process().most = std::max(process().most, process().now);
   return p;
 }
 
 void release(void* p) {
   // Called from destructors. cudaFree waits for the device, so a kernel that still uses p is finished first.
-  static_cast<void>(cudaFree(p));
+  if (p && cudaFree(p) != cudaSuccess) static_cast<void>(cudaGetLastError());
+  const std::lock_guard lock(process().mutex);
+  const auto it = process().allocations.find(p);
+  if (it == process().allocations.end()) return;
+  process().now -= it->second;
+  process().allocations.erase(it);
 }
 
 void upload(void* device, const void* host, size_t bytes) {

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "../backend.h"
+
 namespace bantam::cuda {
 
 /// Throws Error(device) with the call site unless e is cudaSuccess.
@@ -15,13 +17,25 @@ void cu_check(cudaError_t e, const char* what, const char* file = __builtin_FILE
 
 /// Throws Error(device) in words when there is no GPU or no driver.
 void require_device();
+/// The process's stream. The calling thread uses the process's device from then on.
 cudaStream_t stream();
+/// The device of this process: `wanted` when none is chosen yet.
+int process_device(int wanted);
 
 /// This thread's scratch: at least `bytes`, 256-byte aligned, valid until the next call. It grows to the largest
 /// request and stays; growing waits for the device.
 char* workspace(size_t bytes);
 
 // The functions of the Backend table.
+int device_count();
+DeviceInfo device_info(int device);
+void open(int device);
+void synchronize();
+void memory_use(size_t* now, size_t* most);
+void time_mark(int slot);
+double seconds_between(int slot, int later_slot);
+void range_begin(const char* name);
+void range_end();
 void* allocate(size_t bytes);
 void release(void* p);
 void upload(void* device, const void* host, size_t bytes);

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -18,10 +19,17 @@
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
 };
+struct CUevent_st {
+  CUstream_st* stream = nullptr;  // of the last record
+  bool done = false;
+  std::chrono::steady_clock::time_point time;
+};
 
 namespace coc {
 namespace {
 constexpr size_t kRange = size_t{64} << 30, kRed = 256, kPage = 4096;
+constexpr int kDevices = 2;
+int current_device;  // of the thread, in the real runtime
 struct Block {
   char* p;
   size_t size;
@@ -250,10 +258,77 @@ cudaError_t cudaDeviceSynchronize(void) {
   drain_all();
   return cudaSuccess;
 }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+  ENTER(cudaEventCreateWithFlags);
+  *e = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  ENTER(cudaEventDestroy);
+  if (e->stream) drain(real(e->stream));
+  delete e;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  ENTER(cudaEventRecord);
+  e->stream = real(s);
+  e->done = false;
+  enqueue(s, [e] {
+    e->done = true;
+    e->time = std::chrono::steady_clock::now();
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  ENTER(cudaEventSynchronize);
+  if (e->stream) drain(real(e->stream));
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
+  ENTER(cudaEventElapsedTime);
+  if (!a->stream || !b->stream) return set_error(cudaErrorInvalidResourceHandle);
+  if (!a->done || !b->done) return set_error(cudaErrorNotReady);
+  *ms = std::chrono::duration<float, std::milli>(b->time - a->time).count();
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceCount(int* n) {
   ENTER(cudaGetDeviceCount);
-  *n = 1;
+  *n = kDevices;
   return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  ENTER(cudaSetDevice);
+  if (device < 0 || device >= kDevices) return set_error(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  ENTER(cudaGetDevice);
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+  ENTER(cudaGetDeviceProperties);
+  if (device < 0 || device >= kDevices) return set_error(cudaErrorInvalidDevice);
+  *p = {};
+  snprintf(p->name, sizeof p->name, "emulated device %d", device);
+  p->major = 8;
+  p->minor = 6;
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  ENTER(cudaMemGetInfo);
+  const char* limit = getenv("COC_MEM_LIMIT");
+  *total = limit ? strtoull(limit, nullptr, 10) : size_t{16} << 30;
+  *free = *total - std::min(*total, live_bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* kernel) {
+  ENTER(cudaFuncGetAttributes);
+  if (flag("COC_NO_CODE")) return set_error(cudaErrorNoKernelImageForDevice);
+  *a = {};
+  return kernel ? cudaSuccess : set_error(cudaErrorInvalidDeviceFunction);
 }
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   ENTER(cudaFuncSetAttribute);
@@ -287,6 +362,12 @@ const char* cudaGetErrorName(cudaError_t e) {
       return "cudaErrorInsufficientDriver";
     case cudaErrorNotSupported:
       return "cudaErrorNotSupported";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
     default:
       return "cudaError(other)";
   }

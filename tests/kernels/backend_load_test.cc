@@ -92,7 +92,55 @@ TEST_CASE("cuda: table version and missing device") {
   const Fault fault("COC_NO_DEVICE", "1");
   const Error e = error_of([&] { entry(Backend::kAbi); });
   CHECK(e.code() == ErrorCode::device);
-  CHECK(contains(e, "no usable CUDA device: cudaErrorInsufficientDriver; driver 0, runtime"));
+  CHECK(contains(e, "no usable CUDA device: cudaErrorInsufficientDriver; driver's CUDA version none, needed 1"));
+}
+
+TEST_CASE("cuda: devices, their memory, the choice of one") {
+  const Backend& backend = load_backend(BANTAM_CUDA_ON_CPU);
+  REQUIRE(backend.device_count() == 2);
+  const DeviceInfo info = backend.device_info(1);
+  CHECK(std::string(info.name) == "emulated device 1");
+  CHECK(info.major == 8);
+  CHECK(info.has_code);
+  CHECK(info.memory_free <= info.memory_total);
+  CHECK(contains(error_of([&] { backend.device_info(2); }), "no device 2; this machine has 2"));
+  Context ctx({.num_threads = 1, .backend = BANTAM_CUDA_ON_CPU});
+  CHECK(ctx.device_name() == "cuda_on_cpu:0");
+  CHECK(Context({.num_threads = 1}).device_name() == "cpu");
+  const Error e = error_of([] { Context other({.num_threads = 1, .backend = BANTAM_CUDA_ON_CPU, .device = 1}); });
+  CHECK(e.code() == ErrorCode::device);
+  CHECK(contains(e, "device 1 asked for, but this process computes on device 0"));
+  const Fault fault("COC_NO_CODE", "1");
+  CHECK_FALSE(backend.device_info(0).has_code);
+  CHECK(contains(error_of([] { Context again({.num_threads = 1, .backend = BANTAM_CUDA_ON_CPU}); }),
+                 "emulated device 0, has compute capability 8.6; this build has no code for it"));
+}
+
+TEST_CASE("cuda: bytes held, and seconds between marks") {
+  Context ctx({.num_threads = 1, .backend = BANTAM_CUDA_ON_CPU});
+  const Backend& backend = ctx.backend();
+  size_t before = 0, most_before = 0, now = 0, most = 0;
+  backend.memory_use(&before, &most_before);
+  const size_t free_before = backend.device_info(0).memory_free, large = most_before - before + 4096;
+  void* p = backend.allocate(large);
+  backend.memory_use(&now, &most);
+  CHECK(now == before + large);
+  CHECK(most == now);
+  CHECK(backend.device_info(0).memory_free == free_before - large);
+  backend.release(p);
+  backend.memory_use(&now, &most);
+  CHECK(now == before);
+  CHECK(most == before + large);
+  CHECK(backend.device_info(0).memory_free == free_before);
+
+  backend.range_begin("a range");
+  backend.time_mark(0);
+  run_rms_norm(ctx);
+  backend.time_mark(3);
+  backend.range_end();
+  CHECK(backend.seconds_between(0, 3) > 0);
+  CHECK(backend.seconds_between(0, 0) == 0);
+  backend.synchronize();
 }
 
 TEST_CASE("cuda: errors of the runtime and of the library become Error") {

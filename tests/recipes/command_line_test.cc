@@ -95,6 +95,10 @@ int generate_command(const GenerateCommandOptions& options) {
   last.generate = options;
   return called("generate");
 }
+int doctor_command(const CommandOptions& options) {
+  last.options = options;
+  return called("doctor");
+}
 
 TEST_CASE("flag over file over default") {
   const Files f;
@@ -303,6 +307,18 @@ TEST_CASE("validate") {
   CHECK(run({"validate", f.recipe, "--base-model", "none", "--no-files"}).code == 0);
 }
 
+TEST_CASE("doctor takes no arguments; generate takes a device") {
+  CHECK(run({"doctor", "--json"}).code == 0);
+  CHECK(last.command == "doctor");
+  CHECK(last.options.json);
+  CHECK(run({"doctor", "cuda"}).code == 2);
+  const Files f;
+  CHECK(run({"generate", f.model, "--prompt", "a", "--device", "cuda:1"}).code == 0);
+  CHECK(last.generate.device == "cuda:1");
+  CHECK(run({"generate", f.model, "--prompt", "a"}).code == 0);
+  CHECK(last.generate.device == "auto");
+}
+
 TEST_CASE("init writes a recipe once") {
   const Files f;
   const std::string out = (f.path / "new.yaml").string();
@@ -368,7 +384,7 @@ TEST_CASE("help and version") {
     CHECK(contains(help.out, "\n    " + flag_of(key.name)) == key.has_field());
   }
   CHECK(contains(help.out, "Default: 2e-4."));
-  for (const char* command : {"train", "plan", "quantize", "generate", "validate", "config-schema", "init"}) {
+  for (const char* command : {"train", "plan", "quantize", "generate", "validate", "config-schema", "init", "doctor"}) {
     const Run r = run({command, "--help"});
     CAPTURE(command);
     CHECK(r.code == 0);

@@ -208,11 +208,24 @@ TEST_CASE("keys of later versions are refused unless they change nothing") {
 TEST_CASE("values of later versions are refused by name") {
   CHECK(error_of("quant_type: fp4\n") ==
         "r.yaml:5:13: quant_type: found \"fp4\": known, not available in this version (one of nf4, none)");
-  for (const char* line : {"quant_type: fp4", "device: cuda", "device: cuda:1", "type: chat", "optimizer: adamw_8bit",
-                           "lr_scheduler: wsd", "report_to: [jsonl, html]"}) {
+  for (const char* line :
+       {"quant_type: fp4", "type: chat", "optimizer: adamw_8bit", "lr_scheduler: wsd", "report_to: [jsonl, html]"}) {
     CAPTURE(line);
     CHECK(error_of(std::string(line) + "\n").find("known, not available in this version") != std::string::npos);
   }
+}
+
+TEST_CASE("a device is a word, for GPUs with a number") {
+  for (const char* good : {"auto", "cpu", "cuda", "cuda:0", "cuda:1", "gpu"}) {
+    CAPTURE(good);
+    CHECK(error_of(str("device: ", good, "\n")) == "no error");
+  }
+  for (const char* bad : {"cuda:", "cuda:x", "cuda:-1", "cuda:1.5", "cpu:1", "cuda1", "cuda:1024"}) {
+    CAPTURE(bad);
+    CHECK(error_of(str("device: ", bad, "\n")).find("expected one of auto, cpu, cuda, cuda:N") != std::string::npos);
+  }
+  const auto schema = nlohmann::json::parse(config_schema());
+  CHECK(schema["$defs"]["device"]["anyOf"][1]["pattern"] == "^cuda:[0-9]+$");
 }
 
 TEST_CASE("the schema holds every key twice: in its section and as a leaf") {

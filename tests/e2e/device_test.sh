@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# `device:` from a user's side, with the emulated CUDA device as the GPU. Usage: device_test.sh BUILD_DIR TOKENIZER.json
+. "$(dirname "$0")/common.sh"
+library=$build/lib/bantam/libbantam_cuda_on_cpu.so
+gpu() { BANTAM_CUDA_LIBRARY=$library "$@"; }
+last_loss() { grep -o '"loss":[0-9.]*' "$1/metrics.jsonl" | tail -1 | cut -d: -f2; }
+t() { "$bantam" train "$work/recipe.yaml" --max-steps 3 --save-steps 2 --val-set-size 2 "$@"; }
+
+# The same training on both: equal within rounding; on the GPU again, with checkpointing: the same bytes.
+expect 0 "" t --device cpu --output-dir "$work/cpu"
+expect 0 "device: cuda_on_cpu:0, emulated device 0" gpu t --device cuda --output-dir "$work/gpu"
+grep -q "device memory: .* planned, .* measured" "$work/stdout" || fail "no device memory in the report: $(cat "$work/stdout")"
+grep -q '"device_bytes":' "$work/gpu/metrics.jsonl" || fail "no device memory in the metrics"
+awk -v a="$(last_loss "$work/cpu")" -v b="$(last_loss "$work/gpu")" 'BEGIN { d = a / b - 1; exit !(d < 0.02 && d > -0.02 && a > 0) }' || fail "loss $(last_loss "$work/cpu") on the CPU, $(last_loss "$work/gpu") on the GPU"
+expect 0 "" gpu t --device auto --gradient-checkpointing true --output-dir "$work/gpu2"
+cmp "$work/gpu/adapter_model.safetensors" "$work/gpu2/adapter_model.safetensors" || fail "checkpointing changed the result on the GPU"
+
+# What the device holds is what was planned, within 3 % and 64 MiB.
+expect 0 "" gpu t --device cuda --output-dir "$work/gpu3" --json
+planned=$(grep -o '"planned_device_bytes":[0-9]*' "$work/stdout" | cut -d: -f2)
+peak=$(grep -o '"peak_device_bytes":[0-9]*' "$work/stdout" | cut -d: -f2)
+awk -v p="$planned" -v m="$peak" 'BEGIN { d = m - p; exit !(p > 0 && d * d < (0.03 * p + 67108864) ^ 2) }' || fail "device memory: $planned planned, $peak measured"
+
+# Stop on one device, go on on the other: said.
+expect 0 "" t --device cpu --output-dir "$work/both"
+rm "$work/both/adapter_model.safetensors"
+rm -r "$work/both/checkpoint-3"
+expect 0 "numbers will differ in the last digits" gpu t --device cuda --output-dir "$work/both" --resume
+
+# Plan, selftest, generate, doctor.
+expect 0 "" gpu "$bantam" plan "$work/recipe.yaml" --device cuda
+grep -q "free memory of cuda_on_cpu:0" "$work/stdout" || fail "the plan does not name the device's memory"
+grep -q "program, tokenizer" "$work/stdout" && fail "host memory in a device's plan"
+expect 0 "" gpu "$bantam" selftest "$work/recipe.yaml" --device cuda --steps 1
+grep -q "equal to the bit" "$work/stdout" || fail "selftest: $(cat "$work/stdout")"
+expect 0 "" gpu "$bantam" generate "$work/gpu" --prompt "Q5: which" --max-new-tokens 2
+expect 0 "" gpu "$bantam" doctor
+for text in "emulated device 1, compute capability 8.6" "auto is cuda:0" "cuda_on_cpu:0" "good: f32: loss off by"; do
+  grep -qF "$text" "$work/stdout" || fail "doctor lacks '$text': $(cat "$work/stdout")"
+done
+
+# What is not there.
+expect 6 "no device 7; this machine has 2" gpu t --device cuda:7 --output-dir "$work/none"
+export COC_NO_DEVICE=1
+expect 6 "no usable CUDA device" gpu t --device cuda --output-dir "$work/none"
+expect 0 "" gpu t --device auto --output-dir "$work/none"
+cmp "$work/none/adapter_model.safetensors" "$work/cpu/adapter_model.safetensors" || fail "auto without a GPU is not the CPU"
+expect 0 "" gpu "$bantam" doctor
+grep -q "no usable CUDA device" "$work/stdout" || fail "doctor does not say why: $(cat "$work/stdout")"
+unset COC_NO_DEVICE
+expect 6 "this build has no code for it" env COC_NO_CODE=1 BANTAM_CUDA_LIBRARY="$library" "$bantam" plan "$work/recipe.yaml" --device cuda
+expect 6 "/nowhere.so" env BANTAM_CUDA_LIBRARY=/nowhere.so "$bantam" plan "$work/recipe.yaml" --device cuda
+expect 5 "free memory of cuda_on_cpu:0" env COC_MEM_LIMIT=600000000 BANTAM_CUDA_LIBRARY="$library" "$bantam" plan "$work/recipe.yaml" --device cuda --max-seq-length 65536 --memory-reserve 598MiB
+done_testing
