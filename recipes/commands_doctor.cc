@@ -77,7 +77,7 @@ Json gpus(std::string& why) {
 }
 
 void row(const std::string& name, const std::string& text) {
-  std::printf("%-12s%s\n", name.c_str(), text.c_str());
+  std::printf("%-16s %s\n", name.c_str(), text.c_str());
 }
 
 void print(const Json& j) {

@@ -57,7 +57,7 @@ double copy_seconds_per_byte(Context& ctx) {
   const Backend& backend = ctx.backend();
   const bool host = backend.host_memory;
   constexpr int64_t kWidth = 4096;
-  for (size_t bytes = size_t{host ? 96 : 1} << 20;; bytes *= 4) {
+  for (size_t bytes = static_cast<size_t>(host ? 96 : 1) << 20;; bytes *= 4) {
     const DeviceBuffer from(backend, bytes, "calibration"), to(backend, bytes, "calibration");
     const auto matrix = [&](const DeviceBuffer& b) {
       return TensorView(b.data(), DType::bf16, static_cast<int64_t>(bytes) / (2 * kWidth), kWidth);

@@ -13,9 +13,9 @@ struct SelfCheck {
   double seconds = 0;
 };
 
-/// Trains one step (forward, loss, backward) of a small NF4 model with adapters in f32 and in bf16 on `ctx` and with
-/// plain scalar code on one thread, and compares loss and gradients; then once more with every layer recomputed, which
-/// must give the same bits. An Error of the device becomes a message.
+/// Trains one step (forward, loss, backward) of a small NF4 model with adapters in f32 and in bf16 on `ctx` and on the
+/// CPU's scalar tier with one thread, and compares loss and gradients; then once more with every layer recomputed,
+/// which must give the same bits. An Error of the device becomes a message.
 SelfCheck self_check(Context& ctx);
 
 /// FLOP/s of a matrix product of 1,024 cubed in bf16 on `ctx`: what it can do at best for small products.

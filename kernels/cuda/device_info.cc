@@ -2,7 +2,7 @@
 // Which devices there are, the choice among them, marks of time, and ranges for profilers.
 #include <nvtx3/nvToolsExt.h>
 
-#include <cstring>
+#include <string>
 #include <vector>
 
 #include "../error.h"
@@ -28,7 +28,8 @@ DeviceInfo device_info(int device) {
   DeviceInfo info;
   cudaDeviceProp properties{};
   cu_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-  std::strncpy(info.name, properties.name, sizeof info.name - 1);
+  const std::string name = properties.name;
+  name.copy(info.name, sizeof info.name - 1);
   info.major = properties.major;
   info.minor = properties.minor;
   cu_check(cudaMemGetInfo(&info.memory_free, &info.memory_total), "cudaMemGetInfo");

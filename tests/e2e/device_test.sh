@@ -22,11 +22,11 @@ planned=$(grep -o '"planned_device_bytes":[0-9]*' "$work/stdout" | cut -d: -f2)
 peak=$(grep -o '"peak_device_bytes":[0-9]*' "$work/stdout" | cut -d: -f2)
 awk -v p="$planned" -v m="$peak" 'BEGIN { d = m - p; exit !(p > 0 && d * d < (0.03 * p + 67108864) ^ 2) }' || fail "device memory: $planned planned, $peak measured"
 
-# Stop on one device, go on on the other: said.
-expect 0 "" t --device cpu --output-dir "$work/both"
-rm "$work/both/adapter_model.safetensors"
-rm -r "$work/both/checkpoint-3"
-expect 0 "numbers will differ in the last digits" gpu t --device cuda --output-dir "$work/both" --resume
+# Begun on the CPU, gone on with on a GPU: said where device is auto, another run where it is named.
+expect 0 "" t --device auto --output-dir "$work/both"
+resume() { gpu t --output-dir "$work/on" --resume-from-checkpoint "$work/both/checkpoint-2" "$@"; }
+expect 0 "numbers will differ in the last digits" resume --device auto
+expect 2 "of another run" resume --device cuda --overwrite
 
 # Plan, selftest, generate, doctor.
 expect 0 "" gpu "$bantam" plan "$work/recipe.yaml" --device cuda

@@ -82,13 +82,16 @@ TEST_CASE("a training on the device has the CPU's numbers within rounding") {
 }
 
 TEST_CASE("on the device too, checkpointing changes no bit, and a repeated run none") {
-  const Trace base = train(kDevice, DType::bf16, {CheckpointMode::off, {}});
-  CHECK(train(kDevice, DType::bf16, {CheckpointMode::off, {}}) == base);
-  for (const CheckpointPolicy& p :
-       {CheckpointPolicy{CheckpointMode::full, {}}, CheckpointPolicy{CheckpointMode::selective, {}},
-        CheckpointPolicy{CheckpointMode::every_n, {}, 2}})
-    CHECK(train(kDevice, DType::bf16, p) == base);
-  CHECK(train(kDevice, DType::bf16, {CheckpointMode::full, {}}, true) == base);  // dead ranges filled with NaN
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    CAPTURE(name_of(dtype));
+    const Trace base = train(kDevice, dtype, {CheckpointMode::off, {}});
+    CHECK(train(kDevice, dtype, {CheckpointMode::off, {}}) == base);
+    for (const CheckpointPolicy& p :
+         {CheckpointPolicy{CheckpointMode::full, {}}, CheckpointPolicy{CheckpointMode::selective, {}},
+          CheckpointPolicy{CheckpointMode::every_n, {}, 2}})
+      CHECK(train(kDevice, dtype, p) == base);
+    CHECK(train(kDevice, dtype, {CheckpointMode::full, {}}, true) == base);  // dead ranges filled with NaN
+  }
 }
 
 TEST_CASE("generation on the device: the cache equals the whole sequence, logits as the CPU's") {
