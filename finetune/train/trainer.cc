@@ -35,6 +35,8 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
                 .checkpointing = options.checkpointing,
                 .schedule = options.schedule,
                 .limit = options.limit ? *options.limit : memory_limit(0, size_t{512} << 20)};
+  r.decoded_weight_bytes = options.decoded_weight_bytes;
+  if (!ctx.backend().host_memory) r.device_formats = std::make_shared<WeightFormats>(model_->store->formats());
   if (r.program_bytes == 0)
     r.program_bytes = program_bytes(4 * flat + ctx.workspace_bytes() + (mapped ? 0 : model_->store->bytes()));
   const auto costs = [&] {
@@ -53,6 +55,7 @@ void Trainer::reserve() {
   buffers_.emplace(ctx_.backend(), model_->config, max_tokens_);
   adapters_.move_to(ctx_.backend());
   executor_.emplace(ctx_, graph_, model_->store->on(ctx_.backend()), arena_->region(kActivations), bytes);
+  executor_->reserve(plan_.device_workspace, plan_.decoded_slots);
 }
 
 namespace {

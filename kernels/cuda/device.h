@@ -17,11 +17,16 @@ void cu_check(cudaError_t e, const char* what, const char* file = __builtin_FILE
 void require_device();
 cudaStream_t stream();
 
-/// This thread's scratch: at least `bytes`, 256-byte aligned, valid until the next call. It grows to the largest
-/// request and stays; growing waits for the device.
+/// This thread's scratch: at least `bytes`, 256-byte aligned, valid until the next call. What an op asks for is
+/// device_scratch() of its arguments. Without a reserve it grows to the largest request and stays; growing waits for
+/// the device. After reserve_workspace() a larger request is Error(internal).
 char* workspace(size_t bytes);
+/// cudaMalloc; null when there is no room. For what is given back with cudaFree.
+void* allocate_raw(size_t bytes);
 
 // The functions of the Backend table.
+void reserve_workspace(size_t bytes);
+size_t workspace_high();
 void* allocate(size_t bytes);
 void release(void* p);
 void upload(void* device, const void* host, size_t bytes);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "../device_scratch.h"
 #include "../dtype.h"
 
 namespace bantam::cuda {
@@ -22,8 +23,6 @@ struct LtProduct {
   /// a row in the same order.
   int64_t algorithm_m = 0;
 };
-/// Bytes of scratch that the library may use in one call.
-inline constexpr size_t kLtWorkspace = size_t{4} << 20;
 
 /// c = alpha a b + beta c, summed in f32, rounded once. Equal shapes, strides and alignments use the same algorithm.
 /// A combination that cuBLASLt refuses is Error(device).
