@@ -24,6 +24,8 @@ struct DropoutArgs;
 struct CopyArgs;
 struct AdamwArgs;
 struct GradNormArgs;
+struct WeightView;
+enum class Math : uint8_t;
 
 /// What a device of a backend is.
 struct DeviceInfo {
@@ -66,6 +68,24 @@ struct Backend {
   void (*upload)(void* device, const void* host, size_t bytes);
   void (*download)(void* host, const void* device, size_t bytes);
   void (*fill)(void* device, int byte, size_t bytes);
+
+  // What ops take beside their arguments, per thread; null where that is the Context's scratch (the CPU).
+  /// Allocates this thread's workspace: what an op takes within one call, device_scratch() of its arguments. From then
+  /// on a larger request is Error(internal). A later call sets the size anew, keeping the memory where that is enough;
+  /// 0 gives it back, and the workspace grows on demand, as it does without a call. Error(does_not_fit).
+  void (*reserve_workspace)(size_t bytes);
+  /// The largest request since the workspace was last given back.
+  size_t (*workspace_high)();
+  /// Memory for decoded nf4 matrices, one in each slot of `slots[i]` bytes (multiples of 256), of decoded_bytes() each.
+  /// A matrix takes the smallest kind of slot that it fits in; there it is kept until the slot is the least recently
+  /// used of its kind and needed. Nothing but time depends on the slots. Equal slots: nothing changes; none: the memory
+  /// is given back, and each product decodes anew. Error(does_not_fit).
+  void (*reserve_decoded_weights)(const size_t* slots, size_t count);
+  /// Begins to decode a matrix, beside what runs, for a product of `math` to come; nothing where it is decoded or is
+  /// not nf4. Its codes may not be written by a kernel while it is known; upload, fill and release are noticed.
+  void (*prefetch_weight)(Context&, const WeightView& w, Math math);
+  /// nf4 matrices that this thread has decoded so far.
+  size_t (*weights_decoded)();
 
   // Ops; a null entry means that the backend lacks the op, and its entry throws Error(device).
   void (*embedding)(Context&, const EmbeddingArgs&);

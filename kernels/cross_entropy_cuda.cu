@@ -155,15 +155,14 @@ void cross_entropy(Context&, const CrossEntropyArgs& a) {
     if (wanted) trained = static_cast<int64_t>(rows.size());
   }
 
-  // The two products and the types of their operands. They differ for a bf16 head under Math::f32 only, and then the
-  // first takes the head as it is: room for one converted head is enough.
+  // The two products and the types of their operands.
   const ConstTensorView logits_like(nullptr, DType::f32, 1, vocab);
   const DType type = operand_type({a.hidden, a.head, BLayout::nt}, a.math);
   const DType d_type = operand_type({logits_like, a.head, BLayout::nn}, a.math);
-  const auto head_bytes = [&](DType t) { return is_plain(a.head, t) ? 0 : dense_bytes(vocab, cols, t); };
-  const size_t converted = std::max(head_bytes(type), a.dhidden ? head_bytes(d_type) : 0);
-  char* const lt_scratch = workspace(kLtWorkspace + converted + rows.size() * sizeof(LabelledRow));
-  auto* const on_device = reinterpret_cast<LabelledRow*>(lt_scratch + kLtWorkspace + converted);
+  static_assert(sizeof(LabelledRow) == kLossRowBytes);
+  const size_t scratch_bytes = device_scratch(a);
+  char* const lt_scratch = workspace(scratch_bytes);
+  auto* const on_device = reinterpret_cast<LabelledRow*>(lt_scratch + scratch_bytes - rows.size() * kLossRowBytes);
   upload(on_device, rows.data(), rows.size() * sizeof(LabelledRow));
   auto* const dhidden = static_cast<float*>(a.dhidden.data);
   if (trained < a.hidden.rows)

@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "cuda/cuda_ops.h"
-#include "grad_norm.h"
+#include "device_scratch.h"
 
 namespace bantam::cuda {
 
 namespace {
 constexpr int kThreads = 256;
-constexpr int64_t kSlice = 65536;
+constexpr int64_t kSlice = kGradNormSlice;
 
 // One block per slice; a thread takes four neighbours at a time whether they can be loaded at once or not, so the order
 // of the sum depends on n only. The square of an f32 is exact in f64.
@@ -41,7 +41,7 @@ void grad_norm(Context&, const GradNormArgs& args) {
   if (args.n > 0) {
     std::vector<double> slices(static_cast<size_t>(blocks_for(args.n, kSlice)));
     const size_t bytes = slices.size() * sizeof(double);
-    auto* on_device = reinterpret_cast<double*>(workspace(bytes));
+    auto* on_device = reinterpret_cast<double*>(workspace(device_scratch(args)));
     launch(grad_squares_kernel, static_cast<int64_t>(slices.size()), kThreads, 0, args.grad, args.n,
            rows_aligned4(args.grad, 0, DType::f32) ? args.n / 4 : 0, on_device);
     download(slices.data(), on_device, bytes);

@@ -20,7 +20,8 @@ struct ProductTerm {
   bool a_transposed = false;
 };
 
-/// c (=|+=) alpha * (sum of terms) [+ bias] [+ residual]; summed in f32, rounded once to the dtype of c.
+/// c (=|+=) alpha * (sum of terms) [+ bias] [+ residual]; summed in f32, rounded once to the dtype of c (a device may
+/// round a bf16 c after each of two terms, the second first).
 /// Two terms make a LoRA linear: y = x W^T + z B^T, or its dx = dy W + dz A.
 struct ProductArgs {
   ProductTerm terms[2];

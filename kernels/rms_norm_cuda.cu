@@ -3,7 +3,7 @@
 // The portable header comes first.
 #include "cuda/cuda_ops.h"
 #include "cuda/quads.cuh"
-#include "rms_norm.h"
+#include "device_scratch.h"
 
 namespace bantam::cuda {
 
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(Threads)
 
 // dweight without atomics: rows are cut into slices of kSlice, whatever the device; one thread sums one column of one
 // slice, then one thread adds the slices of one column in order.
-constexpr int kSlice = 64, kColumns = 128;
+constexpr int kSlice = kNormSlice, kColumns = 128;
 
 template <class X, class Dy>
 __global__ void __launch_bounds__(kColumns)
@@ -135,7 +135,7 @@ void rms_norm_backward(Context&, const RmsNormBackwardArgs& args) {
       // dweight first: dx may take the place of dy.
       if (args.dweight) {
         const int64_t slices = blocks_for(x.rows, kSlice), column_blocks = blocks_for(x.cols, kColumns);
-        auto* partial = reinterpret_cast<float*>(workspace(static_cast<size_t>(slices * x.cols) * sizeof(float)));
+        auto* partial = reinterpret_cast<float*>(workspace(device_scratch(args)));
         launch(rms_norm_dweight_slices_kernel<X, Dy>, slices * column_blocks, kColumns, 0, xp, x.stride, args.rstd, dyp,
                dy.stride, partial, x.rows, cols, static_cast<int>(column_blocks));
         launch(rms_norm_dweight_sum_kernel, column_blocks, kColumns, 0, partial, slices, cols, args.dweight);

@@ -37,9 +37,15 @@ bool is_quantised_tensor(const SourceTensor& t) {
   return t.shape.size() == 2 && layer_of(t.name) != WeightStore::kTop && t.name.ends_with("_proj.weight");
 }
 
+WeightFormat stored_format(const SourceTensor& t, const QuantConfig& quant) {
+  if (quant.type == QuantType::nf4 && is_quantised_tensor(t)) return WeightFormat::nf4;
+  return t.natural == DType::bf16 ? WeightFormat::bf16 : WeightFormat::f32;
+}
+
 size_t stored_bytes(const SourceTensor& t, const QuantConfig& quant) {
   const auto n = static_cast<size_t>(t.rows()) * static_cast<size_t>(t.cols());
-  if (quant.type != QuantType::nf4 || !is_quantised_tensor(t)) return n * (t.natural == DType::bf16 ? 2 : 4);
+  const WeightFormat format = stored_format(t, quant);
+  if (format != WeightFormat::nf4) return n * (format == WeightFormat::bf16 ? 2 : 4);
   constexpr size_t kBlock = WeightView::kBlock, kNested = WeightView::kNestedBlock;
   const size_t blocks = (n + kBlock - 1) / kBlock;
   const size_t scales =
@@ -95,6 +101,13 @@ const std::string& WeightStore::fingerprint() const {
 std::vector<std::string> WeightStore::names() const {
   std::vector<std::string> out;
   for (const auto& [name, e] : impl_->entries) out.push_back(name);
+  return out;
+}
+
+WeightFormats WeightStore::formats() const {
+  WeightFormats out;
+  for (const auto& [name, e] : impl_->entries)
+    if (!e.is_vector) out[name] = e.matrix.format;
   return out;
 }
 

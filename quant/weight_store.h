@@ -32,6 +32,11 @@ bool is_quantised_tensor(const SourceTensor& t);
 
 /// What a tensor takes in a store: WeightStore::bytes() is the sum of these.
 size_t stored_bytes(const SourceTensor& t, const QuantConfig& quant);
+/// How a matrix is kept in a store.
+WeightFormat stored_format(const SourceTensor& t, const QuantConfig& quant);
+
+/// How each matrix of a model is stored, by its full name.
+using WeightFormats = std::map<std::string, WeightFormat, std::less<>>;
 
 class WeightStore;
 
@@ -79,6 +84,7 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   int layers() const;
   /// Full names of all tensors, sorted; quantised ones once, without their parts.
   std::vector<std::string> names() const;
+  WeightFormats formats() const;
   /// A matrix or a vector by its full name; null or empty when there is none.
   const WeightView* find_matrix(std::string_view name) const;
   std::span<const float> find_vector(std::string_view name) const;

@@ -9,7 +9,9 @@ namespace bantam {
 
 int plan_command(const Recipe& recipe, const PlanCommandOptions& options) {
   const bool shape_only = !options.config.empty();
-  Session s = shape_only ? shape_session(recipe, options.config) : open_session(recipe, options.common);
+  const bool assume_device = options.assume_memory > 0 && options.assume_rate > 0;
+  Session s = shape_only ? shape_session(recipe, options.config, assume_device)
+                         : open_session(recipe, options.common, assume_device);
   const Planned planned = make_plan(s, recipe,
                                     {.assume_memory = options.assume_memory,
                                      .assume_rate = options.assume_rate,

@@ -188,7 +188,7 @@ EXAMPLES
     bantam plan recipe.yaml
     bantam plan recipe.yaml --max-seq-length 8192 --json
     bantam plan recipe.yaml --svg plan.svg
-    bantam plan --config Llama-3-70B/config.json --max-seq-length 8192 --assume-memory 80GiB --assume-rate 600T
+    bantam plan --config Llama-3-70B/config.json --max-seq-length 8192 --device cuda --assume-memory 80GiB --assume-rate 600T
 
 FLAGS
     --config FILE
@@ -196,7 +196,8 @@ FLAGS
     --assume-memory SIZE
         Memory of the machine to plan for, weights included. Default: what is free here.
     --assume-rate RATE
-        FLOP/s of the machine to plan for, such as 400G or 90T. Default: measured here.
+        FLOP/s of the machine to plan for, such as 400G or 90T. Default: measured here. With both, --device cuda plans for a
+        GPU that need not be here.
     --svg FILE
         Draw memory over the step, and what is kept of each layer.
 )";

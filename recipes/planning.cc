@@ -6,6 +6,7 @@
 
 #include "../finetune/recompute/schedule_text.h"
 #include "../finetune/train/calibrate.h"
+#include "../kernels/backend.h"
 #include "../kernels/error.h"
 #include "key_table.h"
 
@@ -84,9 +85,11 @@ Planned make_plan(Session& s, const Recipe& r, const PlanningOptions& o) {
   PlanRequest& q = p.request;
   const std::filesystem::path weights = o.shape_only ? "" : r.base_model;
   q.weight_bytes = planned_store_bytes(s.config, weights, quant_config(r));
+  const bool on_device = s.absent_device || !s.context->backend().host_memory;
+  if (on_device)
+    q.device_formats = std::make_shared<WeightFormats>(planned_store_formats(s.config, weights, quant_config(r)));
   q.trained_parameters = shapes.size();
-  q.on_device = !s.context->backend().host_memory;
-  if (q.on_device) {
+  if (on_device) {
     q.weights_mapped = false;
   } else {
     q.workspace_bytes = s.context->workspace_bytes();

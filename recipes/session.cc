@@ -158,6 +158,11 @@ void choose_modules(Session& s, const Recipe& r) {
     if (std::find(targets.begin(), targets.end(), m.path) != targets.end()) s.modules.push_back(m);
 }
 
+void choose_context(Session& s, const Recipe& r, bool assume_device) {
+  s.absent_device = assume_device && r.device.starts_with("cuda");
+  s.context = make_context(s.absent_device ? "cpu" : r.device, r.num_threads);
+}
+
 void clamp_length(Session& s, const Recipe& r, bool quiet) {
   if (r.max_seq_length > s.config.max_position_embeddings && !quiet)
     std::fprintf(stderr, "max_seq_length %lld is above the model's %lld, which is used\n",
@@ -166,7 +171,7 @@ void clamp_length(Session& s, const Recipe& r, bool quiet) {
 }
 }  // namespace
 
-Session open_session(const Recipe& r, const CommandOptions& options) {
+Session open_session(const Recipe& r, const CommandOptions& options, bool assume_device) {
   Session s;
   s.options = train_options(r);
   s.config = load_model_config(r.base_model);
@@ -195,7 +200,7 @@ Session open_session(const Recipe& r, const CommandOptions& options) {
               ErrorCode::model,
               str(r.base_model, ": the tokenizer gives id ", id, ", the model's vocabulary has ", s.config.vocab_size),
               "tokenizer and weights are not of one model");
-  s.context = make_context(r.device, r.num_threads);
+  choose_context(s, r, assume_device);
   choose_modules(s, r);
   s.options.run_key = str("recipe ", recipe_run_key(r), ", data ", hex64(data_hash(s.train)));
   s.options.resume_with_new_total = options.resume;
@@ -205,7 +210,7 @@ Session open_session(const Recipe& r, const CommandOptions& options) {
   return s;
 }
 
-Session shape_session(const Recipe& r, const std::filesystem::path& config_json) {
+Session shape_session(const Recipe& r, const std::filesystem::path& config_json, bool assume_device) {
   Session s;
   s.options = train_options(r);
   std::ifstream in(config_json, std::ios::binary);
@@ -213,7 +218,7 @@ Session shape_session(const Recipe& r, const std::filesystem::path& config_json)
   const std::string text(std::istreambuf_iterator<char>(in), {});
   s.config = parse_model_config(text, config_json.string());
   clamp_length(s, r, false);
-  s.context = make_context(r.device, r.num_threads);
+  choose_context(s, r, assume_device);
   choose_modules(s, r);
   return s;
 }

@@ -21,6 +21,7 @@ struct Session {
   std::shared_ptr<const Tokenizer> tokenizer;
   Dataset train, eval;
   std::unique_ptr<Context> context;
+  bool absent_device = false;  ///< planned for a GPU that is not here; the context is the CPU's
   TrainOptions options;  ///< run_key is set, output_dir is the recipe's; planning.h fills in what the plan decides
 
   // load_weights()
@@ -28,10 +29,11 @@ struct Session {
   std::optional<AdapterSet> adapters;
 };
 
-/// Reads the model's configuration, tokenizer and data. Progress goes to stderr unless quiet.
-Session open_session(const Recipe& recipe, const CommandOptions& options);
+/// Reads the model's configuration, tokenizer and data. Progress goes to stderr unless quiet. `assume_device`: a plan
+/// for a GPU that need not be here.
+Session open_session(const Recipe& recipe, const CommandOptions& options, bool assume_device = false);
 /// The same for a model of which only the shape is known: no tokenizer, no data.
-Session shape_session(const Recipe& recipe, const std::filesystem::path& config_json);
+Session shape_session(const Recipe& recipe, const std::filesystem::path& config_json, bool assume_device = false);
 /// Loads the model (quantising it into the cache the first time) and makes the adapters.
 void load_weights(Session& session, const Recipe& recipe, const CommandOptions& options);
 

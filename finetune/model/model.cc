@@ -72,6 +72,15 @@ size_t planned_store_bytes(const ModelConfig& config, const std::filesystem::pat
   return sum;
 }
 
+WeightFormats planned_store_formats(const ModelConfig& config, const std::filesystem::path& path,
+                                    const QuantConfig& quant) {
+  if (!path.empty() && is_quantized_folder(path)) return WeightStore::open(path)->formats();
+  WeightFormats out;
+  for (const SourceTensor& t : path.empty() ? expected_tensors(config, DType::bf16) : open_model_files(path)->tensors())
+    if (t.shape.size() >= 2) out[t.name] = stored_format(t, quant);
+  return out;
+}
+
 std::filesystem::path default_cache_dir() {
   if (const char* p = std::getenv("BANTAM_CACHE"); p && *p) return p;
   if (const char* p = std::getenv("XDG_CACHE_HOME"); p && *p) return std::filesystem::path(p) / "bantam";

@@ -40,6 +40,10 @@ std::vector<SourceTensor> expected_tensors(const ModelConfig& config, DType natu
 /// shape with bf16 embeddings and norms. An f32 or f16 source keeps what is not quantised in f32.
 size_t planned_store_bytes(const ModelConfig& config, const std::filesystem::path& path, const QuantConfig& quant);
 
+/// How that store keeps each matrix.
+WeightFormats planned_store_formats(const ModelConfig& config, const std::filesystem::path& path,
+                                    const QuantConfig& quant);
+
 /// Checks names and shapes of a source against the model's graph; Error(model) lists what is missing or left over.
 void check_tensors(const ModelConfig& config, const TensorSource& source, const std::string& where);
 

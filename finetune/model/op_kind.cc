@@ -8,6 +8,7 @@
 #include "../../kernels/attention.h"
 #include "../../kernels/copy.h"
 #include "../../kernels/cross_entropy.h"
+#include "../../kernels/device_scratch.h"
 #include "../../kernels/dropout.h"
 #include "../../kernels/embedding.h"
 #include "../../kernels/gated_act.h"
@@ -19,8 +20,52 @@ namespace bantam {
 
 namespace {
 
+// Runs an op; when planning, it only tells what it takes.
+template <class Args>
+void call(const OpRun& r, void (*op)(Context&, const Args&), const Args& args) {
+  if (!r.planning) return op(*r.ctx, args);
+  size_t& most = r.planning->needs.workspace;
+  most = std::max(most, device_scratch(args));
+}
+
+int64_t width(const LayerGraph& g, int value) {
+  return value < 0 ? 0 : g.values[static_cast<size_t>(value)].width;
+}
+
+// What is not there when planning has an address that is none of a value's and that nobody reads.
+float* nowhere() {
+  return reinterpret_cast<float*>(uintptr_t{64});
+}
+TensorView shape_only(int64_t rows, int64_t cols) {
+  return {nowhere(), DType::f32, rows, cols};
+}
+
 std::string weight_name(const OpRun& r) {
   return r.op.module + ".weight";
+}
+
+// The op's frozen matrix [rows, cols].
+WeightView matrix(const OpRun& r, int64_t rows, int64_t cols) {
+  if (!r.planning) return r.weights.matrix(weight_name(r));
+  const std::string name = r.graph.prefix + weight_name(r);
+  const auto found = r.planning->formats.find(name);
+  if (found == r.planning->formats.end()) throw Error(ErrorCode::internal, str("planning: no matrix '", name, "'"));
+  WeightView w{ConstTensorView(shape_only(rows, cols))};
+  w.format = found->second;
+  return w;
+}
+// The same for a product, which decodes it.
+WeightView product_matrix(const OpRun& r, int64_t rows, int64_t cols) {
+  const WeightView w = matrix(r, rows, cols);
+  if (r.planning && w.format == WeightFormat::nf4)
+    r.planning->needs.decoded[r.graph.prefix + weight_name(r)] = {r.graph.layer, decoded_bytes(w, r.math())};
+  return w;
+}
+WeightView linear_matrix(const OpRun& r) {
+  return product_matrix(r, width(r.graph, r.op.out[0]), width(r.graph, r.op.in[0]));
+}
+const float* vector(const OpRun& r, const std::string& name) {
+  return r.planning ? nowhere() : r.weights.vector(name).data();
 }
 
 const AdapterSet::Adapter& adapter(const OpRun& r) {
@@ -31,103 +76,132 @@ const AdapterSet::Adapter& adapter(const OpRun& r) {
   return *a;
 }
 
+// LoRA's matrices, [r, in] and [out, r], and their gradients.
+int64_t lora_in(const OpRun& r) {
+  return width(r.graph, r.op.in[0]);
+}
+int64_t lora_out(const OpRun& r) {
+  return width(r.graph, r.op.out[0]);
+}
+int64_t lora_rank(const OpRun& r) {
+  return width(r.graph, r.op.kind == OpKind::lora_down ? r.op.out[0] : r.op.in[1]);
+}
+ConstTensorView lora_a(const OpRun& r) {
+  return r.planning ? shape_only(lora_rank(r), lora_in(r)) : r.adapters->value(adapter(r).a);
+}
+ConstTensorView lora_b(const OpRun& r) {
+  return r.planning ? shape_only(lora_out(r), lora_rank(r)) : r.adapters->value(adapter(r).b);
+}
+TensorView lora_da(const OpRun& r) {
+  return r.planning ? shape_only(lora_rank(r), lora_in(r)) : r.grads->grad(adapter(r).a);
+}
+TensorView lora_db(const OpRun& r) {
+  return r.planning ? shape_only(lora_out(r), lora_rank(r)) : r.grads->grad(adapter(r).b);
+}
+const LoraConfig& lora_config(const OpRun& r) {
+  return r.planning ? r.model.lora : r.adapters->config();
+}
+
 // ---- embedding
 void embedding_forward(OpRun& r) {
-  embedding(r.ctx, {.ids = r.step.ids, .table = r.weights.matrix(weight_name(r)), .math = r.math(), .y = r.out[0]});
+  const ModelConfig& c = r.model.config;
+  call(r, embedding,
+       {.ids = r.step.ids, .table = matrix(r, c.vocab_size, c.hidden_size), .math = r.math(), .y = r.out[0]});
 }
 
 // ---- rms_norm
 const float* norm_weight(const OpRun& r) {
-  if (r.op.trainable) {
+  if (r.op.trainable && !r.planning) {
     const auto v = r.adapters->value(r.adapters->find_parameter(r.graph.prefix + weight_name(r)));
     return v.row<float>(0);
   }
-  return r.weights.vector(weight_name(r)).data();
+  return vector(r, weight_name(r));
 }
 void rms_norm_forward(OpRun& r) {
-  rms_norm(r.ctx, {.x = r.in[0],
-                   .weight = norm_weight(r),
-                   .eps = static_cast<float>(r.model.config.rms_norm_eps),
-                   .y = r.out[0],
-                   .rstd = r.out[1].row<float>(0)});
+  call(r, rms_norm,
+       {.x = r.in[0],
+        .weight = norm_weight(r),
+        .eps = static_cast<float>(r.model.config.rms_norm_eps),
+        .y = r.out[0],
+        .rstd = r.out[1].row<float>(0)});
 }
 void rms_norm_back(OpRun& r) {
   float* dweight = nullptr;
-  if (r.op.trainable) dweight = r.grads->grad(r.grads->find_parameter(r.graph.prefix + weight_name(r))).row<float>(0);
-  rms_norm_backward(r.ctx, {.x = r.in[0],
-                            .weight = norm_weight(r),
-                            .rstd = r.out[1].row<float>(0),
-                            .dy = r.dout[0],
-                            .dx = r.din[0],
-                            .mode = r.mode[0],
-                            .dweight = dweight});
+  if (r.op.trainable)
+    dweight =
+        r.planning ? nowhere() : r.grads->grad(r.grads->find_parameter(r.graph.prefix + weight_name(r))).row<float>(0);
+  call(r, rms_norm_backward,
+       {.x = r.in[0],
+        .weight = norm_weight(r),
+        .rstd = r.out[1].row<float>(0),
+        .dy = r.dout[0],
+        .dx = r.din[0],
+        .mode = r.mode[0],
+        .dweight = dweight});
 }
 
 // ---- lora_down: z = scale * x A^T. The gradient of z carries the scale already (see linear_backward).
 void lora_down_forward(OpRun& r) {
-  product(r.ctx, {.terms = {{.a = r.in[0], .b = r.adapters->value(adapter(r).a)}},
-                  .alpha = r.adapters->config().scale(),
-                  .c = r.out[0],
-                  .math = r.math()});
+  call(r, product,
+       {.terms = {{.a = r.in[0], .b = lora_a(r)}}, .alpha = lora_config(r).scale(), .c = r.out[0], .math = r.math()});
 }
 void lora_down_backward(OpRun& r) {
-  const auto& a = adapter(r);
-  product(r.ctx,
-          {.terms = {{.a = r.dout[0], .b = ConstTensorView(r.in[0]), .layout = BLayout::nn, .a_transposed = true}},
-           .c = r.grads->grad(a.a),
-           .mode = GradMode::add,
-           .math = r.math()});
+  call(r, product,
+       {.terms = {{.a = r.dout[0], .b = ConstTensorView(r.in[0]), .layout = BLayout::nn, .a_transposed = true}},
+        .c = lora_da(r),
+        .mode = GradMode::add,
+        .math = r.math()});
   if (r.din[0])
-    product(r.ctx, {.terms = {{.a = r.dout[0], .b = r.adapters->value(a.a), .layout = BLayout::nn}},
-                    .c = r.din[0],
-                    .mode = r.mode[0],
-                    .math = r.math()});
+    call(r, product,
+         {.terms = {{.a = r.dout[0], .b = lora_a(r), .layout = BLayout::nn}},
+          .c = r.din[0],
+          .mode = r.mode[0],
+          .math = r.math()});
 }
 
 // ---- linear: y = x W^T + z B^T + bias + residual, rounded once
 void linear_forward(OpRun& r) {
-  ProductArgs p{.terms = {{.a = r.in[0], .b = r.weights.matrix(weight_name(r))}},
-                .residual = r.in[2],
-                .c = r.out[0],
-                .math = r.math()};
-  if (r.op.has_bias) p.bias = r.weights.vector(r.op.module + ".bias").data();
-  if (r.in[1]) p.terms[p.num_terms++] = {.a = r.in[1], .b = r.adapters->value(adapter(r).b)};
-  product(r.ctx, p);
+  ProductArgs p{.terms = {{.a = r.in[0], .b = linear_matrix(r)}}, .residual = r.in[2], .c = r.out[0], .math = r.math()};
+  if (r.op.has_bias) p.bias = vector(r, r.op.module + ".bias");
+  if (r.in[1]) p.terms[p.num_terms++] = {.a = r.in[1], .b = lora_b(r)};
+  call(r, product, p);
 }
 void linear_backward(OpRun& r) {
   const ConstTensorView dy = r.dout[0];
-  const AdapterSet::Adapter* a = r.op.in[1] >= 0 ? &adapter(r) : nullptr;
+  const bool a = r.op.in[1] >= 0;
   if (a) {
-    product(r.ctx, {.terms = {{.a = dy, .b = ConstTensorView(r.in[1]), .layout = BLayout::nn, .a_transposed = true}},
-                    .c = r.grads->grad(a->b),
-                    .mode = GradMode::add,
-                    .math = r.math()});
-    product(r.ctx, {.terms = {{.a = dy, .b = r.adapters->value(a->b), .layout = BLayout::nn}},
-                    .alpha = r.adapters->config().scale(),
-                    .c = r.din[1],
-                    .math = r.math()});
+    call(r, product,
+         {.terms = {{.a = dy, .b = ConstTensorView(r.in[1]), .layout = BLayout::nn, .a_transposed = true}},
+          .c = lora_db(r),
+          .mode = GradMode::add,
+          .math = r.math()});
+    call(r, product,
+         {.terms = {{.a = dy, .b = lora_b(r), .layout = BLayout::nn}},
+          .alpha = lora_config(r).scale(),
+          .c = r.din[1],
+          .math = r.math()});
   }
   if (r.din[0]) {
-    ProductArgs p{.terms = {{.a = dy, .b = r.weights.matrix(weight_name(r)), .layout = BLayout::nn}},
+    ProductArgs p{.terms = {{.a = dy, .b = linear_matrix(r), .layout = BLayout::nn}},
                   .c = r.din[0],
                   .mode = r.mode[0],
                   .math = r.math()};
-    if (a && r.op.lora_dx_fused)
-      p.terms[p.num_terms++] = {.a = r.din[1], .b = r.adapters->value(a->a), .layout = BLayout::nn};
-    product(r.ctx, p);
+    if (a && r.op.lora_dx_fused) p.terms[p.num_terms++] = {.a = r.din[1], .b = lora_a(r), .layout = BLayout::nn};
+    call(r, product, p);
   }
-  if (r.din[2]) copy(r.ctx, {.x = dy, .y = r.din[2], .mode = r.mode[2]});
+  if (r.din[2]) call(r, copy, {.x = dy, .y = r.din[2], .mode = r.mode[2]});
 }
 
 // ---- rope
 void rope_run(OpRun& r, const TensorView& x, const TensorView& y, bool inverse, GradMode mode) {
-  rope(r.ctx, {.x = x,
-               .cos = r.step.cos,
-               .sin = r.step.sin,
-               .head_dim = r.model.config.head_dim,
-               .inverse = inverse,
-               .y = y,
-               .mode = mode});
+  call(r, rope,
+       {.x = x,
+        .cos = r.step.cos,
+        .sin = r.step.sin,
+        .head_dim = r.model.config.head_dim,
+        .inverse = inverse,
+        .y = y,
+        .mode = mode});
 }
 void rope_forward(OpRun& r) {
   rope_run(r, r.in[0], r.out[0], false, GradMode::write);
@@ -161,67 +235,70 @@ void attention_forward(OpRun& r) {
     if (r.step.num_seqs != 1 || c.length + r.step.tokens > c.k.rows)
       throw Error(ErrorCode::internal, str("KV cache: ", c.length, " + ", r.step.tokens, " tokens of ", r.step.num_seqs,
                                            " sequences, room for ", c.k.rows, " of one"));
-    copy(r.ctx, {.x = r.in[1], .y = c.k.row_range(c.length, r.step.tokens)});
-    copy(r.ctx, {.x = r.in[2], .y = c.v.row_range(c.length, r.step.tokens)});
+    call(r, copy, {.x = r.in[1], .y = c.k.row_range(c.length, r.step.tokens)});
+    call(r, copy, {.x = r.in[2], .y = c.v.row_range(c.length, r.step.tokens)});
     c.length += r.step.tokens;
     cu_k[1] = static_cast<int32_t>(c.length);
     a.shape.cu_k = cu_k;
     a.k = c.k.row_range(0, c.length);
     a.v = c.v.row_range(0, c.length);
   }
-  attention(r.ctx, a);
+  call(r, attention, a);
 }
 void attention_back(OpRun& r) {
-  attention_backward(r.ctx, {.shape = attention_shape(r),
-                             .q = r.in[0],
-                             .k = r.in[1],
-                             .v = r.in[2],
-                             .o = r.out[0],
-                             .lse = r.out[1],
-                             .dout = r.dout[0],
-                             .delta = {r.scratch, DType::f32, r.step.tokens, r.model.config.num_attention_heads},
-                             .dq = r.din[0],
-                             .dk = r.din[1],
-                             .dv = r.din[2],
-                             .math = r.math()});
+  call(r, attention_backward,
+       {.shape = attention_shape(r),
+        .q = r.in[0],
+        .k = r.in[1],
+        .v = r.in[2],
+        .o = r.out[0],
+        .lse = r.out[1],
+        .dout = r.dout[0],
+        .delta = {r.scratch, DType::f32, r.step.tokens, r.model.config.num_attention_heads},
+        .dq = r.din[0],
+        .dk = r.din[1],
+        .dv = r.din[2],
+        .math = r.math()});
 }
 
 // ---- gated_act
 void gated_act_forward(OpRun& r) {
-  gated_act(r.ctx, {.gate = r.in[0], .up = r.in[1], .act = r.op.act, .y = r.out[0]});
+  call(r, gated_act, {.gate = r.in[0], .up = r.in[1], .act = r.op.act, .y = r.out[0]});
 }
 void gated_act_back(OpRun& r) {
-  gated_act_backward(r.ctx, {.gate = r.in[0],
-                             .up = r.in[1],
-                             .dy = r.dout[0],
-                             .act = r.op.act,
-                             .dgate = r.din[0],
-                             .dup = r.din[1],
-                             .dgate_mode = r.mode[0],
-                             .dup_mode = r.mode[1]});
+  call(r, gated_act_backward,
+       {.gate = r.in[0],
+        .up = r.in[1],
+        .dy = r.dout[0],
+        .act = r.op.act,
+        .dgate = r.din[0],
+        .dup = r.din[1],
+        .dgate_mode = r.mode[0],
+        .dup_mode = r.mode[1]});
 }
 
 // ---- add: y = a + b
 void add_forward(OpRun& r) {
-  if (r.out[0].data != r.in[0].data) copy(r.ctx, {.x = r.in[0], .y = r.out[0]});
-  copy(r.ctx, {.x = r.in[1], .y = r.out[0], .mode = GradMode::add});
+  if (r.out[0].data != r.in[0].data) call(r, copy, {.x = r.in[0], .y = r.out[0]});
+  call(r, copy, {.x = r.in[1], .y = r.out[0], .mode = GradMode::add});
 }
 void add_backward(OpRun& r) {
   for (const size_t i : {size_t{0}, size_t{1}})
-    if (r.din[i]) copy(r.ctx, {.x = r.dout[0], .y = r.din[i], .mode = r.mode[i]});
+    if (r.din[i]) call(r, copy, {.x = r.dout[0], .y = r.din[i], .mode = r.mode[i]});
 }
 
 // ---- dropout (only in front of lora_down)
 void dropout_run(OpRun& r, const TensorView& x, const TensorView& y, GradMode mode) {
-  if (!r.step.training) return copy(r.ctx, {.x = x, .y = y, .mode = mode});
-  dropout(r.ctx, {.x = x,
-                  .p = static_cast<float>(r.adapters->config().lora_dropout),
-                  .row_key = r.step.row_key,
-                  .position = r.step.positions,
-                  .layer = r.graph.layer,
-                  .site = r.op.site,
-                  .y = y,
-                  .mode = mode});
+  if (!r.step.training) return call(r, copy, {.x = x, .y = y, .mode = mode});
+  call(r, dropout,
+       {.x = x,
+        .p = static_cast<float>(lora_config(r).lora_dropout),
+        .row_key = r.step.row_key,
+        .position = r.step.positions,
+        .layer = r.graph.layer,
+        .site = r.op.site,
+        .y = y,
+        .mode = mode});
 }
 void dropout_forward(OpRun& r) {
   dropout_run(r, r.in[0], r.out[0], GradMode::write);
@@ -232,15 +309,16 @@ void dropout_backward(OpRun& r) {
 
 // ---- cross_entropy
 void cross_entropy_run(OpRun& r, const TensorView& dhidden) {
-  chunked_cross_entropy(r.ctx, {.hidden = r.in[0],
-                                .labels = r.step.labels,
-                                .weights = r.step.weights,
-                                .head = r.weights.matrix(weight_name(r)),
-                                .math = r.math(),
-                                .loss = r.out[0].row<float>(0),
-                                .dhidden = dhidden,
-                                .scratch = r.scratch,
-                                .scratch_bytes = r.scratch_bytes});
+  call(r, chunked_cross_entropy,
+       {.hidden = r.in[0],
+        .labels = r.step.labels,
+        .weights = r.step.weights,
+        .head = product_matrix(r, r.model.config.vocab_size, r.in[0].cols),
+        .math = r.math(),
+        .loss = r.out[0].row<float>(0),
+        .dhidden = dhidden,
+        .scratch = r.scratch,
+        .scratch_bytes = r.scratch_bytes});
 }
 void cross_entropy_forward(OpRun& r) {
   cross_entropy_run(r, {});
@@ -331,12 +409,6 @@ const OpKindInfo& info(OpKind kind) {
   return table[static_cast<size_t>(kind)];
 }
 
-namespace {
-int64_t width(const LayerGraph& g, int value) {
-  return value < 0 ? 0 : g.values[static_cast<size_t>(value)].width;
-}
-}  // namespace
-
 double forward_flops(const ModelConfig& c, const LayerGraph& g, const Op& op, int64_t tokens, int64_t sequence) {
   const double t = static_cast<double>(tokens);
   const double s = static_cast<double>(sequence > 0 ? std::min(sequence, tokens) : tokens);
@@ -416,6 +488,11 @@ size_t backward_scratch(const ModelConfig& c, const LayerGraph&, const Op& op, c
   if (op.kind == OpKind::cross_entropy) return loss_scratch(c, s);
   if (op.kind == OpKind::attention) return static_cast<size_t>(s.tokens * c.num_attention_heads) * sizeof(float);
   return 0;
+}
+
+std::string product_weight(const Op& op, bool backward, bool dx) {
+  const bool has = op.kind == OpKind::cross_entropy || (op.kind == OpKind::linear && (dx || !backward));
+  return has ? op.module + ".weight" : "";
 }
 
 bool has_trained_parameters(const LayerGraph&, const Op& op) {

@@ -4,6 +4,8 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "../../kernels/context.h"
 #include "../../kernels/tensor.h"
@@ -32,9 +34,26 @@ struct StepInputs {
   bool training = false;              ///< dropout is active
 };
 
+/// What ops take of a device beside the arena.
+struct DeviceNeeds {
+  struct Decoded {
+    int layer = -1;    ///< -1: top of the model
+    size_t bytes = 0;  ///< as products take it
+    auto operator<=>(const Decoded&) const = default;
+  };
+  size_t workspace = 0;                    ///< bytes: the most that one op takes
+  std::map<std::string, Decoded> decoded;  ///< frozen matrices that products decode, by full name
+};
+
+/// A run that computes nothing: the op tells what it would take.
+struct OpPlanning {
+  const WeightFormats& formats;
+  DeviceNeeds& needs;
+};
+
 /// One execution of one op: views of its values and gradients at T rows.
 struct OpRun {
-  Context& ctx;
+  Context* ctx;  ///< null when planning
   const ModelGraph& model;
   const LayerGraph& graph;
   const Op& op;
@@ -43,6 +62,8 @@ struct OpRun {
   const AdapterSet* adapters = nullptr;  ///< values; null: the bare base
   AdapterSet* grads = nullptr;           ///< where parameter gradients are added (the same set)
   KvCache* cache = nullptr;
+  const OpPlanning* planning = nullptr;   ///< set: views have addresses that nobody reads, weights and adapters are not
+                                          ///< there, nothing is computed
   std::array<TensorView, 3> in{}, din{};  ///< din absent: not wanted
   std::array<GradMode, 3> mode{};         ///< of din
   std::array<TensorView, 2> out{}, dout{};
@@ -89,6 +110,9 @@ double backward_bytes(const LayerGraph& graph, const Op& op, int64_t tokens);
 /// Bytes of scratch in the arena, live during one execution only.
 size_t forward_scratch(const ModelConfig& config, const LayerGraph& graph, const Op& op, const ScratchSize& size);
 size_t backward_scratch(const ModelConfig& config, const LayerGraph& graph, const Op& op, const ScratchSize& size);
+/// Name within the stage of the frozen matrix that this op multiplies with, forward or backward; empty: none. `dx`: as
+/// above.
+std::string product_weight(const Op& op, bool backward, bool dx);
 /// Whether this op has parameters of its own that are trained.
 bool has_trained_parameters(const LayerGraph& graph, const Op& op);
 

@@ -14,6 +14,7 @@
 #include "../../kernels/hash.h"
 #include "../../quant/safetensors.h"
 #include "../model/model.h"
+#include "device_needs.h"
 #include "executor.h"
 #include "synthetic.h"
 
@@ -98,8 +99,12 @@ CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
   const Program program = compile(graph, training_schedule(graph, {CheckpointMode::full, {}}), options);
   Arena arena(ctx.backend(), {{"calibration", program.peak}});
   adapters.move_to(ctx.backend());
-  Executor executor(ctx, graph, synthetic_model(c)->store->on(ctx.backend()), arena.region("calibration"),
-                    program.peak);
+  const auto weights = synthetic_model(c)->store->on(ctx.backend());
+  Executor executor(ctx, graph, weights, arena.region("calibration"), program.peak);
+  if (!ctx.backend().host_memory) {
+    const DeviceNeeds needs = device_needs(graph, program, weights->formats());
+    executor.reserve(needs.workspace, decoded_slots(needs, 0));
+  }
   StepBuffers buffers(ctx.backend(), c, t);
   Batch batch;
   for (int64_t i = 0; i < t; ++i) {

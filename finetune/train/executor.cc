@@ -155,6 +155,41 @@ Executor::Executor(Context& ctx, const ModelGraph& model, std::shared_ptr<const 
                    size_t bytes)
     : ctx_(ctx), model_(model), store_(std::move(store)), memory_(static_cast<char*>(memory)), bytes_(bytes) {}
 
+Executor::~Executor() {
+  if (workspace_ == 0) return;
+  try {
+    ctx_.backend().reserve_workspace(0);
+    ctx_.backend().reserve_decoded_weights(nullptr, 0);
+  } catch (const Error&) {
+    // A device in error has told so already.
+  }
+}
+
+void Executor::reserve(size_t workspace, std::vector<size_t> decoded_slots) {
+  if (!ctx_.backend().reserve_workspace) return;
+  workspace_ = workspace;
+  decoded_slots_ = std::move(decoded_slots);
+  claim();
+}
+
+void Executor::claim() const {
+  if (workspace_ == 0) return;
+  ctx_.backend().reserve_workspace(workspace_);
+  ctx_.backend().reserve_decoded_weights(decoded_slots_.data(), decoded_slots_.size());
+}
+
+// The next frozen matrix that an instruction from `instr` on multiplies with is decoded while those before it run.
+void Executor::prefetch(const Program& p, size_t instr) const {
+  for (size_t i = instr; i < p.instrs.size(); ++i) {
+    const Instr& n = p.instrs[i];
+    const LayerGraph& graph = model_.stages[static_cast<size_t>(n.stage)];
+    const std::string name = product_weight(graph.ops[static_cast<size_t>(n.op)], n.backward, n.din[0].buffer >= 0);
+    if (name.empty()) continue;
+    const Math math = model_.dtype == DType::bf16 ? Math::bf16 : Math::f32;
+    return ctx_.backend().prefetch_weight(ctx_, store_->acquire(graph.layer).matrix(name), math);
+  }
+}
+
 std::span<const float> Executor::losses(const Program& program, int64_t tokens) {
   const auto n = static_cast<size_t>(tokens);
   const auto* at = static_cast<const float*>(data(program, program.loss));
@@ -174,7 +209,8 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
     throw Error(ErrorCode::internal, str("program needs ", program.peak, " bytes for up to ", program.max_tokens,
                                          " tokens; has ", bytes_, " for ", step.tokens));
 
-  const bool host = ctx_.backend().host_memory;
+  claim();
+  const bool host = ctx_.backend().host_memory, ahead = ctx_.backend().prefetch_weight != nullptr;
   std::vector<std::vector<int>> starts, ends;
   const auto kill = [&](int b) {  // 0xff bytes are NaN in f32 and bf16
     const Buffer& buffer = program.buffers[static_cast<size_t>(b)];
@@ -219,7 +255,7 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
         if (host) ASAN_UNPOISON_MEMORY_REGION(memory_ + buffer.offset, buffer.bytes);
         ctx_.backend().fill(memory_ + buffer.offset, 0xff, buffer.bytes);
       }
-    OpRun r{.ctx = ctx_,
+    OpRun r{.ctx = &ctx_,
             .model = model_,
             .graph = graph,
             .op = op,
@@ -228,15 +264,7 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
             .adapters = options.adapters,
             .grads = options.adapters};
     if (options.caches && op.kind == OpKind::attention) r.cache = &(*options.caches)[static_cast<size_t>(graph.layer)];
-    for (size_t k = 0; k < n.in.size(); ++k) {
-      r.in[k] = view(program, n.in[k], step.tokens);
-      r.din[k] = view(program, n.din[k], step.tokens);
-      r.mode[k] = n.mode[k];
-    }
-    for (size_t k = 0; k < n.out.size(); ++k) {
-      r.out[k] = view(program, n.out[k], step.tokens);
-      r.dout[k] = view(program, n.dout[k], step.tokens);
-    }
+    bind_views(r, n, [&](const ValueRef& v) { return view(program, v, step.tokens); });
     if (n.scratch >= 0) {
       const Buffer& s = program.buffers[static_cast<size_t>(n.scratch)];
       r.scratch = memory_ + s.offset;
@@ -248,6 +276,7 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
       backend.time_mark(static_cast<int>(marked_.size()));
       marked_.push_back(phase);
     }
+    if (ahead) prefetch(program, i + 1);
     const auto t0 = std::chrono::steady_clock::now();
     n.backward ? info(op.kind).backward(r) : info(op.kind).forward(r);
     if (options.profile && backend.synchronize) backend.synchronize();

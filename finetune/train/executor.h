@@ -57,10 +57,32 @@ struct RunTimes {
   void add(const RunTimes& o) { forward += o.forward, recompute += o.recompute, backward += o.backward; }
 };
 
+/// Sets the views of a run from its instruction; view(ref) is where a value lies, absent when it is.
+template <class View>
+void bind_views(OpRun& r, const Instr& n, View&& view) {
+  for (size_t k = 0; k < n.in.size(); ++k) {
+    r.in[k] = view(n.in[k]);
+    r.din[k] = view(n.din[k]);
+    r.mode[k] = n.mode[k];
+  }
+  for (size_t k = 0; k < n.out.size(); ++k) {
+    r.out[k] = view(n.out[k]);
+    r.dout[k] = view(n.dout[k]);
+  }
+}
+
 class Executor {
  public:
   /// `memory`: an arena region of at least the peak of every program to be run.
   Executor(Context& ctx, const ModelGraph& model, std::shared_ptr<const WeightStore> store, void* memory, size_t bytes);
+  /// Gives the memory of reserve() back.
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  /// Reserves what ops take of the device beside the arena, on the calling thread; each run makes sure of it again, as
+  /// executors share it. From then on nothing is allocated, and ops that need more fail. Without a call memory grows on
+  /// demand. Nothing to do on the CPU. Error(does_not_fit).
+  void reserve(size_t workspace, std::vector<size_t> decoded_slots);
   void run(const Program& program, const StepInputs& step, const RunOptions& options);
   /// Where a buffer of the program lies, after a run.
   const void* data(const Program& program, int buffer) const {
@@ -75,6 +97,8 @@ class Executor {
 
  private:
   TensorView view(const Program& p, const ValueRef& r, int64_t tokens) const;
+  void claim() const;
+  void prefetch(const Program& p, size_t instr) const;
   Context& ctx_;
   const ModelGraph& model_;
   std::shared_ptr<const WeightStore> store_;
@@ -87,6 +111,8 @@ class Executor {
   RunTimes times_;
   std::vector<Phase> marked_;  ///< on a device: the phase between mark i and i + 1, not yet in times_
   std::vector<float> losses_;  // downloaded
+  size_t workspace_ = 0;       // of reserve(); 0: not called
+  std::vector<size_t> decoded_slots_;
 };
 
 }  // namespace bantam

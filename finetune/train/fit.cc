@@ -12,6 +12,7 @@ namespace {
 // Many plans are looked at, so none is placed; what placement may add is kept free.
 MemoryPlan plan_of(const ModelGraph& model, PlanRequest r, const std::function<CostModel()>& costs) {
   r.place = false;
+  r.decoded_weight_bytes = 0;  // only what has to be
   r.limit.bytes -= r.limit.bytes / 200;
   return plan_training(model, r, costs, false).memory;
 }
@@ -72,7 +73,9 @@ int64_t largest_micro_batch(const ModelGraph& model, const PlanRequest& request,
 FitAnswer make_it_fit(const ModelGraph& model, const PlanRequest& request, const BatchShape& shape,
                       const std::function<CostModel()>& costs) {
   FitAnswer a{.request = request, .shape = shape};
-  MemoryPlan plan = plan_training(model, request, costs, false).memory;
+  PlanRequest least = request;
+  least.decoded_weight_bytes = 0;
+  MemoryPlan plan = plan_training(model, least, costs, false).memory;
   const auto done = [&] { return a.fits = a.changes.empty() ? plan.fits() : acceptable(plan); };
   const auto change = [&](std::string key, std::string value) {
     plan = plan_of(model, a.request, costs);

@@ -5,9 +5,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "../../kernels/device_scratch.h"
 #include "../../kernels/error.h"
 #include "../../kernels/hash.h"
-#include "../../kernels/product.h"
+#include "device_needs.h"
 
 namespace bantam {
 
@@ -62,6 +63,16 @@ Generator::Generator(Context& ctx, std::shared_ptr<const Model> model, AdapterSe
   if (adapters_) adapters_->move_to(ctx.backend());
   executor_.emplace(ctx, graph_, store_, arena_->region("activations"), program_.peak);
   logits_ = Tensor(DType::f32, 1, c.vocab_size);
+  if (ctx.backend().host_memory) return;
+  DeviceNeeds needs = device_needs(graph_, program_, model_->store->formats());
+  const std::string head = head_weight_name(c);
+  const ProductArgs logits{
+      .terms = {{.a = {nullptr, dtype, program_.max_tokens, c.hidden_size}, .b = *store_->find_matrix(head)}},
+      .c = {nullptr, DType::f32, program_.max_tokens, c.vocab_size},
+      .math = math()};
+  needs.workspace = std::max(needs.workspace, device_scratch(logits));
+  if (const size_t bytes = decoded_bytes(logits.terms[0].b, math())) needs.decoded[head] = {-1, bytes};
+  executor_->reserve(needs.workspace, decoded_slots(needs, 0));
 }
 
 void Generator::reset() {
@@ -93,9 +104,7 @@ void Generator::head(const ConstTensorView& hidden, const TensorView& out) {
     }
     c.data = device_logits_.data();
   }
-  product(ctx_, {.terms = {{.a = hidden, .b = top.matrix(head_weight_name(model_->config))}},
-                 .c = c,
-                 .math = graph_.dtype == DType::bf16 ? Math::bf16 : Math::f32});
+  product(ctx_, {.terms = {{.a = hidden, .b = top.matrix(head_weight_name(model_->config))}}, .c = c, .math = math()});
   if (!host) device_logits_.download(out.data, bytes);
 }
 

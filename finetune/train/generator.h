@@ -41,6 +41,7 @@ class Generator {
   /// Runs one chunk; returns the hidden rows.
   ConstTensorView forward(std::span<const int32_t> ids);
   void head(const ConstTensorView& hidden, const TensorView& out);
+  Math math() const { return graph_.dtype == DType::bf16 ? Math::bf16 : Math::f32; }
 
   static constexpr int64_t kChunk = 256;  ///< tokens of a prompt that run at once: bounds the arena
   Context& ctx_;

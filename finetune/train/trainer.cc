@@ -27,7 +27,6 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
   const bool host = ctx.backend().host_memory, mapped = host && model_->store->mapped();
   PlanRequest r{.weight_bytes = host ? model_->store->bytes() : model_->store->device_bytes(),
                 .weights_mapped = mapped,
-                .on_device = !host,
                 .trained_parameters = adapters.size(),
                 .workspace_bytes = host ? ctx.workspace_bytes() : 0,
                 .program_bytes = options.program_bytes,
@@ -36,6 +35,8 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
                 .checkpointing = options.checkpointing,
                 .schedule = options.schedule,
                 .limit = options.limit ? *options.limit : memory_limit(ctx, 0, size_t{512} << 20)};
+  r.decoded_weight_bytes = options.decoded_weight_bytes;
+  if (!host) r.device_formats = std::make_shared<WeightFormats>(model_->store->formats());
   if (r.program_bytes == 0 && host)
     r.program_bytes = program_bytes(4 * flat + ctx.workspace_bytes() + (mapped ? 0 : model_->store->bytes()));
   const auto costs = [&] {
@@ -68,6 +69,7 @@ void Trainer::reserve() {
   buffers_.emplace(ctx_.backend(), model_->config, max_tokens_);
   adapters_.move_to(ctx_.backend());
   executor_.emplace(ctx_, graph_, model_->store->on(ctx_.backend()), arena_->region(kActivations), bytes);
+  executor_->reserve(plan_.device_workspace, plan_.decoded_slots);
 }
 
 namespace {

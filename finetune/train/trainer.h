@@ -31,6 +31,7 @@ struct TrainerOptions {
   std::optional<Schedule> schedule;  ///< run this one, whatever `checkpointing` says (a resumed run's plan)
   std::optional<CostModel> costs;    ///< of this machine; empty: measured when a schedule has to be solved for
   bool poison_dead = false;          ///< see RunOptions
+  std::optional<size_t> decoded_weight_bytes;  ///< see PlanRequest
 };
 
 struct StepResult {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "../../kernels/device_scratch.h"
 #include "../../kernels/error.h"
 #include "executor.h"
 
@@ -24,11 +25,28 @@ void fill_lines(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pla
              {"saved activations", saved},
              {"recompute working set", plan.arena() - saved - chunk},
              {"loss chunk", chunk},
-             {"workspace", r.workspace_bytes},
+             {"workspace", r.workspace_bytes + plan.device_workspace},
              {"step constants", StepBuffers::bytes(model.config, r.max_tokens)}};
-  if (!r.on_device) m.lines.push_back({"program, tokenizer, data", r.program_bytes});
+  m.lines.push_back(r.device_formats ? MemoryLine{"decoded weights", plan.decoded_weight_bytes()}
+                                     : MemoryLine{"program, tokenizer, data", r.program_bytes});
   m.schedule = p.schedule;
   m.limit = r.limit;
+}
+
+// The device's part of a plan that has a schedule: the workspace, and what is left for decoded weights.
+void plan_device(const ModelGraph& model, const PlanRequest& r, TrainingPlan& plan) {
+  if (r.device_formats) {
+    const DeviceNeeds needs = combined(device_needs(model, plan.training.program, *r.device_formats),
+                                       device_needs(model, plan.evaluation, *r.device_formats));
+    plan.device_workspace = std::max(needs.workspace, device_scratch(GradNormArgs{.n = r.trained_parameters}));
+    plan.decoded_slots = decoded_slots(needs, 0);
+    fill_lines(model, r, plan);
+    if (!plan.memory.fits()) return;
+    size_t budget = r.limit.bytes == 0 ? SIZE_MAX : r.limit.bytes - plan.memory.need() + plan.decoded_weight_bytes();
+    if (r.decoded_weight_bytes) budget = std::min(budget, *r.decoded_weight_bytes);
+    plan.decoded_slots = decoded_slots(needs, budget);
+  }
+  fill_lines(model, r, plan);
 }
 
 }  // namespace
@@ -42,7 +60,7 @@ TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const 
   const auto planned = [&](const Schedule& s) {
     plan.training.schedule = s;
     plan.training.program = compile(model, s, options);
-    fill_lines(model, r, plan);
+    plan_device(model, r, plan);
   };
   const bool automatic = !r.schedule && r.checkpointing.mode == CheckpointMode::automatic;
   std::optional<CostModel> measured;
@@ -55,14 +73,19 @@ TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const 
     planned(everything);
     if (!plan.memory.fits()) {
       if (!measured) measured = costs();
-      const size_t others = plan.memory.need() - plan.arena();
-      const size_t budget = r.limit.bytes - std::min(r.limit.bytes, others);
       const SchedulePlanner planner(model, *measured, options);
-      std::optional<PlannedSchedule> found;
-      if (budget >= plan.evaluation.peak) found = planner.automatic(budget);
-      plan.training = found ? std::move(*found) : planner.fixed({CheckpointMode::full, {}});
-      plan.training.schedule.name = plan.training.program.schedule = "auto";
-      fill_lines(model, r, plan);
+      constexpr int kTries = 3;  // what a device takes besides depends on the program a little
+      for (int k = 0; k < kTries && !plan.memory.fits(); ++k) {
+        const size_t others = plan.memory.need() - plan.arena();
+        const size_t budget = r.limit.bytes - std::min(r.limit.bytes, others);
+        std::optional<PlannedSchedule> found;
+        if (budget >= plan.evaluation.peak) found = planner.automatic(budget);
+        const bool none = !found;
+        plan.training = found ? std::move(*found) : planner.fixed({CheckpointMode::full, {}});
+        plan.training.schedule.name = plan.training.program.schedule = "auto";
+        plan_device(model, r, plan);
+        if (none) break;
+      }
     }
   }
   const CostModel rates = measured ? *measured : CostModel::assume(kNominalRate);

@@ -3,10 +3,13 @@
 // `bantam plan` prints it for models and machines that are not here.
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "../model/model.h"
 #include "../recompute/schedule_planner.h"
+#include "device_needs.h"
 #include "memory_plan.h"
 
 namespace bantam {
@@ -14,7 +17,6 @@ namespace bantam {
 struct PlanRequest {
   size_t weight_bytes = 0;
   bool weights_mapped = true;
-  bool on_device = false;  ///< the lines are of a device's memory; the program's own is elsewhere
   int64_t trained_parameters = 0;
   size_t workspace_bytes = 0;  ///< Context::workspace_bytes(); on a device its own
   size_t program_bytes = 0;    ///< the process beside all that: code's data, tokenizer, datasets
@@ -25,18 +27,27 @@ struct PlanRequest {
   std::optional<Schedule> schedule;  ///< this one, whatever `checkpointing` says
   MemoryLimit limit;                 ///< what auto solves for
   bool place = true;                 ///< false: peaks are the greatest sums of live bytes, up to half a percent less
+  /// Set for a backend with memory of its own: how the model's matrices are stored. Its workspace and its memory for
+  /// decoded weights are then planned too.
+  std::shared_ptr<const WeightFormats> device_formats;
+  /// Most bytes for decoded weights, beyond what has to be; empty: what the schedule leaves of the limit.
+  std::optional<size_t> decoded_weight_bytes;
 };
 
 struct TrainingPlan {
   MemoryPlan memory;
   PlannedSchedule training;
   Program evaluation;
+  size_t device_workspace = 0;        ///< bytes that ops take of a device within one call; 0 on the CPU
+  std::vector<size_t> decoded_slots;  ///< for Backend::reserve_decoded_weights
+  size_t decoded_weight_bytes() const { return sum_of(decoded_slots); }
   size_t arena() const { return std::max(training.program.peak, evaluation.peak); }
 };
 
 /// `costs` is asked for only where a schedule has to be solved or `want_seconds`; without it seconds are zero and the
 /// overhead is one of FLOPs and bytes at nominal rates. With auto: the fastest schedule within the limit; where none
-/// fits, the one that keeps each layer's input (memory.fits() is false then).
+/// fits, the one that keeps each layer's input (memory.fits() is false then). On a device, what the schedule leaves of
+/// the limit goes to decoded weights: it costs no recompute.
 TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& request, const std::function<CostModel()>& costs,
                            bool want_seconds);
 

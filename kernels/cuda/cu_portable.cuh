@@ -35,21 +35,26 @@ struct LaunchGrid {  // a grid that remembers the call site
   }
 };
 
-/// Runs kernel(args...) on `grid` blocks of `block` threads in this process's stream, with `shared_bytes` of dynamic
-/// shared memory. Arguments are converted to the kernel's parameter types.
+/// Runs kernel(args...) on `grid` blocks of `block` threads in stream `on`, with `shared_bytes` of dynamic shared
+/// memory. Arguments are converted to the kernel's parameter types.
 template <class... P, class... A>
-void launch(void (*kernel)(P...), LaunchGrid grid, int block, size_t shared_bytes, A... args) {
+void launch_on(cudaStream_t on, void (*kernel)(P...), LaunchGrid grid, int block, size_t shared_bytes, A... args) {
   static_assert(sizeof...(P) == sizeof...(A), "wrong number of kernel arguments");
   cudaLaunchConfig_t config{};
   config.gridDim = grid.size;
   config.blockDim = dim3(static_cast<unsigned>(block));
   config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream();
+  config.stream = on;
   if (shared_bytes > 48 * 1024)
     cu_check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(shared_bytes)),
              "cudaFuncSetAttribute", grid.file, grid.line);
   cu_check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), "kernel launch", grid.file, grid.line);
+}
+/// The same in this process's stream, as all ops run.
+template <class... P, class... A>
+void launch(void (*kernel)(P...), LaunchGrid grid, int block, size_t shared_bytes, A... args) {
+  launch_on(stream(), kernel, grid, block, shared_bytes, args...);
 }
 inline int64_t blocks_for(int64_t n, int64_t per_block) {
   return (n + per_block - 1) / per_block;

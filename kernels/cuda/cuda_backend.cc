@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA backend's table. BANTAM_BACKEND_NAME comes from the build: `cuda`, or `cuda_on_cpu` for the emulated one.
 #include "cuda_ops.h"
+#include "decoded_weights.h"
 #include "device.h"
 
 extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_backend(int abi) {
@@ -24,6 +25,11 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .upload = cuda::upload,
       .download = cuda::download,
       .fill = cuda::fill,
+      .reserve_workspace = cuda::reserve_workspace,
+      .workspace_high = cuda::workspace_high,
+      .reserve_decoded_weights = cuda::reserve_decoded_weights,
+      .prefetch_weight = cuda::prefetch_weight,
+      .weights_decoded = cuda::weights_decoded,
       .embedding = cuda::embedding,
       .rms_norm = cuda::rms_norm,
       .rms_norm_backward = cuda::rms_norm_backward,

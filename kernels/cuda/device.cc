@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "../error.h"
+#include "decoded_weights.h"
 
 namespace bantam::cuda {
 
@@ -38,11 +39,25 @@ const char* base_name(const char* path) {
 
 struct Scratch {
   void* p = nullptr;
-  size_t bytes = 0;
-  ~Scratch() {
-    if (p) release(p);
+  size_t bytes = 0, reserved = 0, high = 0;  // reserved: 0 where it may grow
+  ~Scratch() { release_raw(p); }
+  void resize(size_t n) {
+    cu_check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+    release_raw(p);
+    p = nullptr;
+    bytes = 0;
+    if (n == 0) return;
+    p = allocate_raw(n);
+    if (!p)
+      throw Error(ErrorCode::does_not_fit, str("CUDA: no room for ", n, " bytes of scratch"),
+                  "use a smaller micro-batch");
+    bytes = n;
   }
 };
+Scratch& scratch() {
+  thread_local Scratch s;
+  return s;
+}
 }  // namespace
 
 namespace {
@@ -137,22 +152,31 @@ cudaStream_t stream() {
 }
 
 char* workspace(size_t bytes) {
-  thread_local Scratch scratch;
-  if (bytes > scratch.bytes) {
-    cu_check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
-    if (scratch.p) release(scratch.p);
-    scratch.p = nullptr;
-    scratch.bytes = 0;
-    scratch.p = allocate(bytes);
-    if (!scratch.p)
-      throw Error(ErrorCode::does_not_fit, str("CUDA: no room for ", bytes, " bytes of scratch"),
-                  "use a smaller micro-batch");
-    scratch.bytes = bytes;
-  }
-  return static_cast<char*>(scratch.p);
+  Scratch& s = scratch();
+  s.high = std::max(s.high, bytes);
+  if (s.reserved > 0 && bytes > s.reserved)
+    throw Error(ErrorCode::internal,
+                str("CUDA: an op asks for ", bytes, " bytes of workspace; ", s.reserved, " are reserved"));
+  if (bytes > s.bytes) s.resize(bytes);
+  return static_cast<char*>(s.p);
 }
 
-void* allocate(size_t bytes) {
+void reserve_workspace(size_t bytes) {
+  Scratch& s = scratch();
+  if (bytes == 0) {
+    s.resize(0);
+    s.high = 0;
+  } else if (bytes > s.bytes) {
+    s.resize(bytes);
+  }
+  s.reserved = bytes;
+}
+
+size_t workspace_high() {
+  return scratch().high;
+}
+
+void* allocate_raw(size_t bytes) {
   use_device();
   void* p = nullptr;
   const cudaError_t e = cudaMalloc(&p, bytes ? bytes : 1);
@@ -168,17 +192,37 @@ void* allocate(size_t bytes) {
   return p;
 }
 
-void release(void* p) {
+void* allocate(size_t bytes) {
+  return allocate_raw(bytes);
+}
+
+void release_raw(void* p) {
+  if (!p) return;
+  {
+    const std::lock_guard lock(process().mutex);
+    const auto it = process().allocations.find(p);
+    if (it != process().allocations.end()) {
+      process().now -= it->second;
+      process().allocations.erase(it);
+    }
+  }
   // Called from destructors. cudaFree waits for the device, so a kernel that still uses p is finished first.
-  if (p && cudaFree(p) != cudaSuccess) static_cast<void>(cudaGetLastError());
-  const std::lock_guard lock(process().mutex);
-  const auto it = process().allocations.find(p);
-  if (it == process().allocations.end()) return;
-  process().now -= it->second;
-  process().allocations.erase(it);
+  if (cudaFree(p) != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
+
+void release(void* p) {
+  size_t bytes = 0;
+  {
+    const std::lock_guard lock(process().mutex);
+    const auto it = process().allocations.find(p);
+    if (it != process().allocations.end()) bytes = it->second;
+  }
+  forget_decoded(p, bytes);
+  release_raw(p);
 }
 
 void upload(void* device, const void* host, size_t bytes) {
+  forget_decoded(device, bytes);
   cu_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream()), "upload");
   cu_check(cudaStreamSynchronize(stream()), "upload");
 }
@@ -189,6 +233,7 @@ void download(void* host, const void* device, size_t bytes) {
 }
 
 void fill(void* device, int byte, size_t bytes) {
+  forget_decoded(device, bytes);
   cu_check(cudaMemsetAsync(device, byte, bytes, stream()), "fill");
 }
 

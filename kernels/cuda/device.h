@@ -22,9 +22,13 @@ cudaStream_t stream();
 /// The device of this process: `wanted` when none is chosen yet.
 int process_device(int wanted);
 
-/// This thread's scratch: at least `bytes`, 256-byte aligned, valid until the next call. It grows to the largest
-/// request and stays; growing waits for the device.
+/// This thread's scratch: at least `bytes`, 256-byte aligned, valid until the next call. What an op asks for is
+/// device_scratch() of its arguments. Without a reserve it grows to the largest request and stays; growing waits for
+/// the device. After reserve_workspace() a larger request is Error(internal).
 char* workspace(size_t bytes);
+/// cudaMalloc, null when there is no room, and cudaFree, for what holds no weights; both count in memory_use().
+void* allocate_raw(size_t bytes);
+void release_raw(void* p);
 
 // The functions of the Backend table.
 int device_count();
@@ -36,6 +40,8 @@ void time_mark(int slot);
 double seconds_between(int slot, int later_slot);
 void range_begin(const char* name);
 void range_end();
+void reserve_workspace(size_t bytes);
+size_t workspace_high();
 void* allocate(size_t bytes);
 void release(void* p);
 void upload(void* device, const void* host, size_t bytes);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "../device_scratch.h"
 #include "../dtype.h"
 
 namespace bantam::cuda {
@@ -21,12 +22,12 @@ struct LtProduct {
   /// The m that the algorithm is chosen for; 0: m itself. Products with the same one, of no more rows than that, add up
   /// a row in the same order.
   int64_t algorithm_m = 0;
+  const void* start = nullptr;  ///< what beta multiplies, of c_type, in place of c; null: c
+  int64_t start_stride = 0;
 };
-/// Bytes of scratch that the library may use in one call.
-inline constexpr size_t kLtWorkspace = size_t{4} << 20;
 
-/// c = alpha a b + beta c, summed in f32, rounded once. Equal shapes, strides and alignments use the same algorithm.
-/// A combination that cuBLASLt refuses is Error(device).
+/// c = alpha a b + beta start, summed in f32, rounded once. Equal shapes, strides and alignments use the same
+/// algorithm. A combination that cuBLASLt refuses is Error(device).
 void lt_matmul(const LtProduct& p, float alpha, float beta, void* c, void* scratch);
 
 }  // namespace bantam::cuda

@@ -16,13 +16,26 @@
 #include "engine.h"
 #undef cudaLaunchKernelEx
 
-struct CUstream_st {
-  std::deque<std::function<void()>> queue;
+struct EventState {
+  uint64_t recorded = 0, done = 0;  // number of the latest record, and of the latest that the stream has reached
+  CUstream_st* in = nullptr;        // where it was last recorded
+  std::chrono::steady_clock::time_point time;
 };
 struct CUevent_st {
-  CUstream_st* stream = nullptr;  // of the last record
-  bool done = false;
-  std::chrono::steady_clock::time_point time;
+  std::shared_ptr<EventState> state = std::make_shared<EventState>();  // outlives the event in the queues
+};
+struct StreamItem {
+  std::function<void()> work;
+  // Or, where this is set: nothing after it runs before the event's record `version` in stream `in` is done.
+  std::shared_ptr<EventState> wait;
+  uint64_t version = 0;
+  CUstream_st* in = nullptr;
+};
+struct CUstream_st {
+  std::deque<StreamItem> queue;
+  bool blocked() const {
+    return !queue.empty() && queue.front().wait && queue.front().wait->done < queue.front().version;
+  }
 };
 
 namespace coc {
@@ -38,6 +51,8 @@ struct Block {
 char* range;
 size_t bump, live_bytes;
 bool guard, defer;
+enum { kLate, kEarly, kAny } stream_order = kLate;  // when the work of other streams than the one asked for is done
+uint64_t random_state = 1;
 int device_depth;
 cudaError_t last_error = cudaSuccess;
 CUstream_st null_stream;
@@ -73,6 +88,13 @@ void init() {
   range = static_cast<char*>(p);
   defer = flag("COC_DEFER");
   guard = flag("COC_GUARD");
+  if (const char* e = getenv("COC_SCHED")) {
+    if (strncmp(e, "rev", 3) == 0) stream_order = kEarly;
+    if (strncmp(e, "rand", 4) == 0) {
+      stream_order = kAny;
+      random_state += e[4] == ':' ? strtoull(e + 5, nullptr, 10) : 0;
+    }
+  }
   if (flag("COC_LEAKS")) {
     atexit([] {
       const auto live = std::count_if(blocks().begin(), blocks().end(), [](const Block& b) { return !b.freed; });
@@ -82,17 +104,44 @@ void init() {
     });
   }
 }
+CUevent_st* real(cudaEvent_t e) {
+  auto& all = registry<CUevent_st*>();
+  if (std::find(all.begin(), all.end(), e) == all.end()) fail("", 0, "use of a destroyed or foreign cudaEvent_t");
+  return e;
+}
 CUstream_st* real(cudaStream_t s) {
   if (!s) return &null_stream;
   auto& all = registry<CUstream_st*>();
   if (std::find(all.begin(), all.end(), s) == all.end()) fail("", 0, "use of a destroyed or foreign cudaStream_t");
   return s;
 }
+// The stream that takes a step so that `target` comes further. What no event orders may run in any order, so one is
+// chosen in which a missing wait shows: streams that nobody asked for run as late as possible, or as early, or at
+// random.
+CUstream_st* next_stream(CUstream_st* target) {
+  CUstream_st* needed = target;
+  while (needed->blocked()) needed = needed->queue.front().in;
+  if (stream_order == kLate) return needed;
+  std::vector<CUstream_st*> ready;
+  const auto look = [&](CUstream_st* s) {
+    if (!s->queue.empty() && !s->blocked()) ready.push_back(s);
+  };
+  look(&null_stream);
+  for (auto* s : registry<CUstream_st*>()) look(s);
+  if (stream_order == kAny) {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return ready[(random_state >> 33) % ready.size()];
+  }
+  for (auto* s : ready)
+    if (s != target) return s;
+  return needed;
+}
 void drain(CUstream_st* s) {
   while (!s->queue.empty()) {
-    const auto work = std::move(s->queue.front());
-    s->queue.pop_front();
-    work();
+    CUstream_st* const next = next_stream(s);
+    const StreamItem item = std::move(next->queue.front());
+    next->queue.pop_front();
+    if (item.work) item.work();
   }
 }
 void drain_all() {
@@ -129,7 +178,7 @@ bool injected(const char* api, cudaError_t* error) {
 }
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   CUstream_st* s = real(stream);
-  s->queue.push_back(std::move(work));
+  s->queue.push_back({.work = std::move(work)});
   if (!defer) drain(s);
 }
 struct SharedOptIn {
@@ -253,42 +302,53 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   delete s;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceSynchronize(void) {
-  ENTER(cudaDeviceSynchronize);
-  drain_all();
-  return cudaSuccess;
-}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
   ENTER(cudaEventCreateWithFlags);
-  *e = new CUevent_st;
+  registry<CUevent_st*>().push_back(*e = new CUevent_st);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
   ENTER(cudaEventDestroy);
-  if (e->stream) drain(real(e->stream));
+  std::erase(registry<CUevent_st*>(), real(e));
   delete e;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   ENTER(cudaEventRecord);
-  e->stream = real(s);
-  e->done = false;
-  enqueue(s, [e] {
-    e->done = true;
-    e->time = std::chrono::steady_clock::now();
+  const auto state = real(e)->state;
+  const uint64_t version = ++state->recorded;
+  state->in = real(s);
+  enqueue(s, [=] {
+    state->done = std::max(state->done, version);
+    state->time = std::chrono::steady_clock::now();
   });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+  ENTER(cudaStreamWaitEvent);
+  const auto state = real(e)->state;
+  if (state->recorded == 0) fail("", 0, "cudaStreamWaitEvent: the event was never recorded, so nothing would wait");
+  real(s)->queue.push_back({.wait = state, .version = state->recorded, .in = state->in});
+  if (!defer) drain(real(s));
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize(void) {
+  ENTER(cudaDeviceSynchronize);
+  drain_all();
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   ENTER(cudaEventSynchronize);
-  if (e->stream) drain(real(e->stream));
+  if (auto* in = real(e)->state->in) drain(in);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
   ENTER(cudaEventElapsedTime);
-  if (!a->stream || !b->stream) return set_error(cudaErrorInvalidResourceHandle);
-  if (!a->done || !b->done) return set_error(cudaErrorNotReady);
-  *ms = std::chrono::duration<float, std::milli>(b->time - a->time).count();
+  for (const cudaEvent_t e : {a, b}) {
+    if (real(e)->state->recorded == 0) return set_error(cudaErrorInvalidResourceHandle);
+    if (e->state->done < e->state->recorded) return set_error(cudaErrorNotReady);
+  }
+  *ms = std::chrono::duration<float, std::milli>(b->state->time - a->state->time).count();
   return cudaSuccess;
 }
 

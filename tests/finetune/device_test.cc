@@ -3,8 +3,10 @@
 // arena and schedules as on the CPU; numbers within rounding of the CPU's, and equal among themselves.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 
 #include "finetune/train/generator.h"
 #include "finetune/train/trainer.h"
@@ -91,6 +93,112 @@ TEST_CASE("on the device too, checkpointing changes no bit, and a repeated run n
           CheckpointPolicy{CheckpointMode::every_n, {}, 2}})
       CHECK(train(kDevice, dtype, p) == base);
     CHECK(train(kDevice, dtype, {CheckpointMode::full, {}}, true) == base);  // dead ranges filled with NaN
+  }
+}
+
+namespace {
+
+// One training of three steps and an evaluation, whose largest micro-batch has as many tokens as were planned for.
+struct Run {
+  ModelConfig config = small();
+  std::shared_ptr<Model> model = std::make_shared<Model>();
+  std::vector<Sample> samples = random_samples(config, {13, 7, 9, 3});
+  AdapterSet adapters;
+  Context ctx{{.num_threads = 1, .backend = kDevice}};
+  std::optional<Trainer> trainer;
+  size_t decodes = 0;
+
+  Run(const QuantConfig& quant, const LoraConfig& lora, TrainerOptions options)
+      : adapters(random_adapters(config, lora)) {
+    model->config = config;
+    model->quant = quant;
+    const auto weights = random_weights(config, build_model_graph(config, DType::f32, nullptr), 1);
+    model->store = WeightStore::in_memory(*memory_source(weights), quant);
+    options.loss_chunk_bytes = size_t{1} << 16;
+    trainer.emplace(ctx, model, adapters, options, 32);
+  }
+  Trace run() {
+    Trace trace;
+    trainer->reserve();
+    const size_t before = ctx.backend().weights_decoded();
+    setenv("COC_FAIL", "cudaMalloc:2", 1);  // from here on there is no memory to get
+    for (int k = 0; k < 3; ++k) {
+      const StepResult r = trainer->train_step(make_step(samples, {{0, 1, 2, 3}, {k, 3}}), k, 1e-3, 0);
+      trace.losses.push_back(r.loss);
+      trace.norms.push_back(r.grad_norm);
+    }
+    trace.evaluated = trainer->evaluate(make_batch(samples, {0, 1, 2, 3})).loss;
+    unsetenv("COC_FAIL");
+    decodes = ctx.backend().weights_decoded() - before;
+    trainer->fetch();
+    trace.values.assign(adapters.values().begin(), adapters.values().end());
+    trace.grads.assign(adapters.grads().begin(), adapters.grads().end());
+    return trace;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the workspace that was planned is what is taken, to the byte, and nothing is allocated after it") {
+  std::vector<size_t> sizes;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const QuantConfig& quant :
+         {QuantConfig{QuantType::nf4, true}, QuantConfig{QuantType::nf4, false}, QuantConfig{QuantType::none, false}})
+      for (const double dropout : {0.0, 0.1})
+        for (const CheckpointMode mode : {CheckpointMode::off, CheckpointMode::full}) {
+          CAPTURE(name_of(dtype));
+          CAPTURE(static_cast<int>(quant.type));
+          CAPTURE(dropout);
+          Run r(quant, {.r = 4, .lora_alpha = 8, .lora_dropout = dropout},
+                {.dtype = dtype, .checkpointing = {mode, {}}});
+          r.run();
+          const TrainingPlan& plan = r.trainer->training_plan();
+          CHECK(r.ctx.backend().workspace_high() == plan.device_workspace);
+          for (const MemoryLine& l : plan.memory.lines) {
+            if (l.name == "workspace") CHECK(l.bytes == plan.device_workspace);
+            if (l.name == "decoded weights") CHECK(l.bytes == plan.decoded_weight_bytes());
+          }
+          CHECK((plan.decoded_weight_bytes() > 0) == (quant.type == QuantType::nf4));
+          sizes.push_back(plan.device_workspace);
+        }
+  std::sort(sizes.begin(), sizes.end());
+  CHECK(std::unique(sizes.begin(), sizes.end()) - sizes.begin() > 1);  // it is not one constant for all
+}
+
+TEST_CASE("decoded weights: numbers are the same with any memory for them, and more memory decodes less") {
+  const ModelConfig c = small();
+  const auto layers = static_cast<size_t>(c.num_hidden_layers), linears = size_t{7};
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    CAPTURE(name_of(dtype));
+    const auto options = [&](CheckpointMode mode, size_t decoded) {
+      return TrainerOptions{.dtype = dtype, .checkpointing = {mode, {}}, .decoded_weight_bytes = decoded};
+    };
+    const LoraConfig lora{.r = 4, .lora_alpha = 8, .lora_dropout = 0.1};
+    Run all({}, lora, options(CheckpointMode::full, SIZE_MAX));
+    const size_t everything = all.trainer->training_plan().decoded_weight_bytes();
+    REQUIRE(everything % layers == 0);
+    const Trace want = all.run();
+    CHECK(all.decodes == layers * linears);  // each once in the whole run
+    all.trainer.reset();
+
+    Run layer({}, lora, options(CheckpointMode::full, everything / layers));
+    CHECK(layer.trainer->training_plan().decoded_weight_bytes() == everything / layers);
+    CHECK(layer.run() == want);
+    // One decode serves recompute and dx of a layer, and a turn finds the layer where it turns: three steps of two
+    // micro-batches and an evaluation.
+    const size_t sweep = (layers - 1) * linears;
+    CHECK(layer.decodes == linears + 6 * 2 * sweep + sweep);
+    layer.trainer.reset();
+
+    Run two({}, lora, options(CheckpointMode::full, 0));
+    CHECK(two.trainer->training_plan().decoded_slots.size() == 2);
+    CHECK(two.run() == want);
+    CHECK(two.decodes > layer.decodes);
+    two.trainer.reset();
+
+    Run off({}, lora, options(CheckpointMode::off, 0));
+    CHECK(off.run() == want);
+    CHECK(off.decodes < two.decodes);  // nothing is recomputed
   }
 }
 

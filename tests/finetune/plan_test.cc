@@ -2,8 +2,10 @@
 // Plans before step 1: limits, what would fit, the largest that does, measured rates, and the figures that papers give.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <tuple>
 
 #include "finetune/train/calibrate.h"
 #include "finetune/train/fit.h"
@@ -65,6 +67,60 @@ TEST_CASE("shapes without buffers plan as adapters do, and hold nothing") {
     CHECK(p.memory.lines[i].name == t.plan().lines[i].name);
     CHECK(p.memory.lines[i].bytes == t.plan().lines[i].bytes);
   }
+}
+
+TEST_CASE("on a device the plan has the ops' workspace, and decoded weights take what the schedule leaves") {
+  Planning p;
+  p.request.checkpointing = {CheckpointMode::automatic, {}};
+  const auto planned = [&] { return plan_training(p.graph, p.request, nominal, true); };
+  const auto line = [](const TrainingPlan& plan, const std::string& name) {
+    for (const MemoryLine& l : plan.memory.lines)
+      if (l.name == name) return l.bytes;
+    return SIZE_MAX;
+  };
+  const auto actions = [](const TrainingPlan& plan) {
+    std::vector<std::tuple<bool, int, SavedSet>> out;
+    for (const Action& a : plan.training.schedule.actions)
+      out.emplace_back(a.kind == Action::Kind::backward, a.stage, a.keep);
+    return out;
+  };
+  p.limit(700 * kMiB);
+  const TrainingPlan host = planned();
+  CHECK(line(host, "decoded weights") == SIZE_MAX);
+  CHECK(line(host, "workspace") == p.request.workspace_bytes);
+  p.request.device_formats = std::make_shared<WeightFormats>(planned_store_formats(p.c, {}, {}));
+
+  // Sizes by hand: bf16, each a multiple of 256 bytes; q and o, k and v, gate, up and down.
+  const size_t q = 2 * 576 * 576, k = 2 * 192 * 576, up = 2 * 1536 * 576, layer = 2 * q + 2 * k + 3 * up;
+  p.request.limit = {};
+  const TrainingPlan ample = planned();
+  CHECK(ample.decoded_weight_bytes() == 30 * layer);
+  // The largest need: up_proj's forward of 2,048 tokens, a bf16 c of two terms, its f32 sum beside LoRA's B in bf16.
+  CHECK(ample.device_workspace >= (size_t{4} << 20) + size_t{2048} * 1536 * 4 + 2 * 16 * 1536);
+  CHECK(line(ample, "workspace") == p.request.workspace_bytes + ample.device_workspace);
+
+  p.request.decoded_weight_bytes = 0;
+  std::vector<size_t> kinds;
+  const size_t most = ample.memory.total();
+  for (size_t limit = most + kMiB; limit > 450 * kMiB; limit -= 20 * kMiB) {
+    p.limit(limit);
+    p.request.decoded_weight_bytes = 0;
+    const TrainingPlan least = planned();
+    p.request.decoded_weight_bytes.reset();
+    const TrainingPlan plan = planned();
+    CHECK(plan.memory.fits() == least.memory.fits());
+    CHECK(actions(plan) == actions(least));  // no recompute for what is decoded
+    CHECK(least.decoded_weight_bytes() == 2 * up);
+    CHECK(line(plan, "decoded weights") == plan.decoded_weight_bytes());
+    const size_t d = plan.decoded_weight_bytes(), left = plan.memory.limit.bytes - least.memory.need() + 2 * up;
+    if (plan.memory.fits())
+      CHECK(d == (left >= 30 * layer ? 30 * layer : left >= layer ? left / layer * layer : 2 * up));
+    kinds.push_back(d == 30 * layer ? 3 : d > layer ? 2 : d == layer ? 1 : 0);
+  }
+  std::sort(kinds.begin(), kinds.end());
+  CHECK(kinds.front() == 0);
+  CHECK(kinds.back() == 3);
+  CHECK(std::count(kinds.begin(), kinds.end(), 2) > 0);
 }
 
 TEST_CASE("limits: what counts, and what a control group leaves") {

@@ -89,6 +89,10 @@ void check_product(Context& ctx, const std::vector<const Term*>& terms, DType c_
   const auto bias = random_values(n, 92);
   std::vector<double> want(count), bound(count);
   for (const Term* t : terms) t->add_to(e.alpha, want, bound);
+  // A device may round a bf16 c after the second term, which comes first, and what it starts from.
+  std::vector<double> between(count), ignored(count);
+  if (!ctx.backend().host_memory && c_type == DType::bf16 && terms.size() == 2)
+    terms[1]->add_to(e.alpha, between, ignored);
   for (size_t i = 0; i < count; ++i) {
     double extra = 0, magnitude = 0;
     const auto plus = [&](double v) {
@@ -100,6 +104,7 @@ void check_product(Context& ctx, const std::vector<const Term*>& terms, DType c_
     if (e.residual == Extras::is_c) plus(old[i]);
     if (e.residual == Extras::apart) plus(res[i]);
     bound[i] += 8 * kF32Eps * (magnitude + std::fabs(want[i]));
+    if (between[i] != 0) bound[i] += eps_of(c_type) * (std::fabs(between[i]) + magnitude);
     want[i] += extra;
     bound[i] += eps_of(c_type) * (std::fabs(want[i]) + bound[i]);
   }
@@ -163,6 +168,40 @@ TEST_CASE("product: two terms, alpha, bias, residual, add") {
                 check_product(ctx, {&base, &lora}, c_type, math, e);
                 check_product(ctx, {&tokens}, c_type, math, e);
               }
+    }
+  });
+}
+
+TEST_CASE("product: whether the residual is c or lies apart changes no bit") {
+  on_each_backend([](Context& ctx) {
+    constexpr int64_t m = 13, n = 21;
+    for (const Math math : {Math::f32, Math::bf16}) {
+      const DType a_type = math == Math::f32 ? DType::f32 : DType::bf16;
+      const Term base(ctx, m, n, 66, a_type, Weight::nf4, BLayout::nt, false, math, 30);
+      const Term lora(ctx, m, n, 4, DType::f32, Weight::f32, BLayout::nt, false, math, 32);
+      const DeviceVector<float> bias(ctx, random_values(n, 92));
+      for (const DType type : kTypes)
+        for (const int terms : {1, 2})
+          for (const bool with_bias : {false, true}) {
+            CAPTURE(std::string(name_of(type)));
+            CAPTURE(terms);
+            CAPTURE(with_bias);
+            const auto values = rounded(random_values(m * n, 90), type);
+            const DeviceMatrix residual(ctx, type, m, n, values), apart(ctx, type, m, n), over(ctx, type, m, n, values);
+            ProductArgs args;
+            args.num_terms = terms;
+            args.terms[0] = base.term;
+            args.terms[1] = lora.term;
+            args.bias = with_bias ? bias.get() : nullptr;
+            args.math = math;
+            args.c = apart;
+            args.residual = residual;
+            product(ctx, args);
+            args.c = over;
+            args.residual = over;
+            product(ctx, args);
+            CHECK(over.host() == apart.host());
+          }
     }
   });
 }

@@ -264,6 +264,68 @@ TEST_CASE("cuBLASLt: products with one algorithm_m add up a row in one order") {
   unsetenv("COC_LT_BY_SHAPE");
 }
 
+// ---- streams and events ----
+
+__global__ void write_kernel(int* to, int value) {
+  to[threadIdx.x] = value;
+}
+__global__ void copy_kernel(const int* from, int* to) {
+  to[threadIdx.x] = from[threadIdx.x];
+}
+// A buffer that a second stream writes for the first to read, three times over; COC_TEST_WAITS says who waits.
+TEST_CASE("deliberate: a buffer between two streams" * doctest::skip()) {
+  const std::string waits = getenv("COC_TEST_WAITS");
+  const Device<int> buffer(32), out(3 * 32);
+  cudaStream_t second;
+  cudaEvent_t written, read;
+  cu_check(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), "stream");
+  cu_check(cudaEventCreateWithFlags(&written, cudaEventDisableTiming), "event");
+  cu_check(cudaEventCreateWithFlags(&read, cudaEventDisableTiming), "event");
+  for (int k = 0; k < 3; ++k) {
+    cu_check(cudaEventRecord(read, stream()), "record");
+    if (waits != "reader") cu_check(cudaStreamWaitEvent(second, read, 0), "wait");
+    launch_on(second, write_kernel, 1, 32, 0, buffer.get(), 5 + k);
+    cu_check(cudaEventRecord(written, second), "record");
+    if (waits != "writer") cu_check(cudaStreamWaitEvent(stream(), written, 0), "wait");
+    launch(copy_kernel, 1, 32, 0, buffer.get(), out.get() + 32 * k);
+  }
+  const auto h = out.host();
+  bool right = true;
+  for (int i = 0; i < 96; ++i) right = right && h[static_cast<size_t>(i)] == 5 + i / 32;
+  cu_check(cudaEventDestroy(written), "event");
+  cu_check(cudaEventDestroy(read), "event");
+  cu_check(cudaStreamDestroy(second), "stream");
+  if (right) _exit(0);
+  dprintf(2, "wrong numbers");
+  _exit(1);
+}
+TEST_CASE("work of two streams runs in the order of their events, and a missing wait shows") {
+  const auto run = [](const char* waits, const char* order) {
+    return last_words([&] {  // in a fresh process, which reads its environment anew
+      setenv("COC_DEFER", "1", 1);
+      setenv("COC_SCHED", order, 1);
+      setenv("COC_TEST_WAITS", waits, 1);
+      execl("/proc/self/exe", "test", "-tc=deliberate: a buffer between two streams", "--no-skip", nullptr);
+    });
+  };
+  for (const char* order : {"fwd", "rev", "rand:1", "rand:2"}) CHECK(run("both", order) == "");
+  CHECK(run("writer", "fwd").find("wrong numbers") != std::string::npos);
+  CHECK(run("reader", "rev").find("wrong numbers") != std::string::npos);
+}
+TEST_CASE("events that are not there are reported") {
+  check_words("never recorded", [] {
+    cudaEvent_t e;
+    cu_check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "event");
+    cu_check(cudaStreamWaitEvent(stream(), e, 0), "wait");
+  });
+  check_words("destroyed or foreign cudaEvent_t", [] {
+    cudaEvent_t e;
+    cu_check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "event");
+    cu_check(cudaEventDestroy(e), "event");
+    cu_check(cudaEventRecord(e, stream()), "record");
+  });
+}
+
 // ---- deliberate errors ----
 
 __global__ void missing_barrier_kernel(float* out, unsigned shift) {

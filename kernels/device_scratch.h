@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ops take of a device beside the arena, from the shapes, types and formats of their arguments: a plan asks before
+// anything is allocated, the device's ops when they run, so the two cannot differ. Nothing is read through a pointer;
+// that one is null says only that an optional argument is absent. Compiled into bantam and into the backend's library.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "attention.h"
+#include "cross_entropy.h"
+#include "grad_norm.h"
+#include "product.h"
+#include "rms_norm.h"
+
+namespace bantam {
+
+struct EmbeddingArgs;
+struct RopeArgs;
+struct GatedActArgs;
+struct GatedActBackwardArgs;
+struct DropoutArgs;
+struct CopyArgs;
+
+/// Bytes that the matrix library may use in one product.
+inline constexpr size_t kLtWorkspace = size_t{4} << 20;
+/// One row of the loss: its number, label and weight.
+inline constexpr size_t kLossRowBytes = 16;
+/// Rows of one slice of rms_norm's dweight; elements of one slice of grad_norm.
+inline constexpr int64_t kNormSlice = 64, kGradNormSlice = 65536;
+
+/// The type that both operands of a term take. Math::bf16: bf16. Math::f32: f32, unless both are bf16, where the
+/// products of bf16 numbers are exact in f32 anyway.
+DType operand_type(const ProductTerm& t, Math math);
+/// True when w is stored as a matrix of t.
+bool is_plain(const WeightView& w, DType t);
+/// A dense matrix, as a multiple of 256 bytes.
+size_t dense_bytes(int64_t rows, int64_t cols, DType t);
+/// A weight as products of `math` take it once it is decoded, which is not in the workspace (Backend::prefetch_weight);
+/// 0 unless it is nf4.
+size_t decoded_bytes(const WeightView& w, Math math);
+
+/// How a product cuts its workspace, in this order.
+struct ProductScratch {
+  size_t library = kLtWorkspace;
+  size_t a = 0, b = 0;   ///< the largest left and right operand that must change type
+  size_t sum = 0;        ///< the f32 sum, unless c itself is the accumulator
+  bool in_place = true;  ///< c is the accumulator
+  size_t bytes() const { return library + a + b + sum; }
+};
+ProductScratch product_scratch(const ProductArgs& args);
+
+/// Bytes of workspace.
+size_t device_scratch(const ProductArgs& args);
+size_t device_scratch(const CrossEntropyArgs& args);
+size_t device_scratch(const AttentionArgs& args);
+size_t device_scratch(const AttentionBackwardArgs& args);
+size_t device_scratch(const RmsNormBackwardArgs& args);
+size_t device_scratch(const GradNormArgs& args);
+// These take none.
+inline size_t device_scratch(const EmbeddingArgs&) {
+  return 0;
+}
+inline size_t device_scratch(const RmsNormArgs&) {
+  return 0;
+}
+inline size_t device_scratch(const RopeArgs&) {
+  return 0;
+}
+inline size_t device_scratch(const GatedActArgs&) {
+  return 0;
+}
+inline size_t device_scratch(const GatedActBackwardArgs&) {
+  return 0;
+}
+inline size_t device_scratch(const DropoutArgs&) {
+  return 0;
+}
+inline size_t device_scratch(const CopyArgs&) {
+  return 0;
+}
+
+}  // namespace bantam
