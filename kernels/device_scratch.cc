@@ -33,13 +33,15 @@ size_t decoded_bytes(const WeightView& w, Math math) {
 ProductScratch product_scratch(const ProductArgs& args) {
   const TensorView& c = args.c;
   // c itself is the accumulator where that rounds only once: always in f32; in bf16 for one term of bf16 operands with
-  // no further summand but the old c.
-  ProductScratch s;
-  s.residual_is_c = args.residual && args.residual.data == c.data && args.residual.stride == c.stride &&
-                    args.residual.dtype == c.dtype;
-  const bool residual_apart = args.residual && !s.residual_is_c;
+  // no further summand but one of c's type. A residual of c's type is treated alike whether it is c or not.
+  const bool residual_is_c = args.residual && args.residual.data == c.data && args.residual.stride == c.stride &&
+                             args.residual.dtype == c.dtype;
+  const bool as_addend =
+      residual_is_c || (args.residual && args.residual.dtype == c.dtype && args.mode == GradMode::write);
   const bool one_bf16_term = args.num_terms == 1 && operand_type(args.terms[0], args.math) == DType::bf16;
-  s.in_place = c.dtype == DType::f32 || (one_bf16_term && !args.bias && !residual_apart);
+  ProductScratch s;
+  s.in_place = c.dtype == DType::f32 || (one_bf16_term && !args.bias && (!args.residual || as_addend));
+  s.adds_to_residual = s.in_place && as_addend;
   for (int i = 0; i < args.num_terms; ++i) {
     const ProductTerm& t = args.terms[i];
     const DType type = operand_type(t, args.math);

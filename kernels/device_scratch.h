@@ -45,7 +45,9 @@ struct ProductScratch {
   size_t a = 0, b = 0;   ///< the largest left and right operand that must change type
   size_t sum = 0;        ///< the f32 sum, unless c itself is the accumulator
   bool in_place = true;  ///< c is the accumulator: nothing is rounded twice
-  bool residual_is_c = false;
+  /// The residual is what the first product adds to, whether it is c or not, so that the numbers are the same in place
+  /// and apart; else the finishing pass adds it.
+  bool adds_to_residual = false;
   size_t bytes() const { return library + a + b + sum; }
 };
 ProductScratch product_scratch(const ProductArgs& args);

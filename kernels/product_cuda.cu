@@ -10,8 +10,8 @@
 namespace bantam::cuda {
 
 namespace {
-// c = round(sum + bias + residual [+ c]): one quad per thread. sum may be c, and residual may be c: a thread writes only
-// what it alone reads.
+// c = round(sum + bias + residual [+ c]): one quad per thread. sum may be c, and residual may be c: a thread writes
+// only what it alone reads.
 template <class C, class R>
 __global__ void __launch_bounds__(kQuadThreads)
     product_finish_kernel(const float* sum, int64_t sum_stride, const float* __restrict__ bias, const R* residual,
@@ -61,8 +61,9 @@ void product(Context&, const ProductArgs& args) {
       throw Error(ErrorCode::device, "CUDA: product: the reduction has length 0", "use `device: cpu`");
   }
   const ProductScratch parts = product_scratch(args);
-  const bool in_place = parts.in_place, residual_apart = args.residual && !parts.residual_is_c;
-  const float old = (args.mode == GradMode::add ? 1.0f : 0.0f) + (parts.residual_is_c ? 1.0f : 0.0f);
+  const bool in_place = parts.in_place;
+  const ConstTensorView residual = parts.adds_to_residual ? ConstTensorView() : args.residual;  // still to be added
+  const float old = (args.mode == GradMode::add ? 1.0f : 0.0f) + (parts.adds_to_residual ? 1.0f : 0.0f);
   char* lt_scratch = workspace(device_scratch(args));
   char* a_scratch = lt_scratch + parts.library;
   char* b_scratch = a_scratch + parts.a;
@@ -81,14 +82,13 @@ void product(Context&, const ProductArgs& args) {
     p.b.transposed = t.layout == BLayout::nt;
     p.c_type = in_place ? c.dtype : DType::f32;
     p.c_stride = in_place ? c.stride : c.cols;
+    if (i == 0 && parts.adds_to_residual) p.addend = args.residual.data, p.addend_stride = args.residual.stride;
     const float beta = i > 0 ? 1.0f : in_place ? old : 0.0f;
     lt_matmul(p, args.alpha, beta, in_place ? c.data : sum, lt_scratch);
   }
 
-  if (in_place && !args.bias && !residual_apart) return;
-  const ConstTensorView residual = residual_apart || !in_place ? args.residual : ConstTensorView();
-  const ConstTensorView from =
-      in_place ? ConstTensorView(c) : ConstTensorView(sum, DType::f32, c.rows, c.cols);
+  if (in_place && !args.bias && !residual) return;
+  const ConstTensorView from = in_place ? ConstTensorView(c) : ConstTensorView(sum, DType::f32, c.rows, c.cols);
   const bool vector = rows_aligned4(from) && rows_aligned4(c) && rows_aligned4(args.bias, 0, DType::f32) &&
                       (!residual || rows_aligned4(residual));
   const int cols = columns_of(c, "product"), blocks = blocks_per_row((cols + 3) / 4);

@@ -47,7 +47,7 @@ struct Chosen {
 };
 struct Library {
   Owned<cublasLtHandle_t, cublasLtDestroy> handle;
-  std::map<std::array<int64_t, 13>, Chosen> algorithms;
+  std::map<std::array<int64_t, 15>, Chosen> algorithms;
 };
 Library& library() {
   thread_local Library lib;
@@ -89,23 +89,28 @@ void lt_matmul(const LtProduct& p, float alpha, float beta, void* c, void* scrat
   const cublasOperation_t trans_b = p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   set(desc, CUBLASLT_MATMUL_DESC_TRANSA, trans_a);
   set(desc, CUBLASLT_MATMUL_DESC_TRANSB, trans_b);
-  Layout la, lb, lc;
-  const auto make_a_and_c = [&](Layout& a, Layout& c_layout, int64_t m) {
+  const void* const addend = p.addend ? p.addend : c;
+  const int64_t addend_stride = p.addend ? p.addend_stride : p.c_stride;
+  Layout la, lb, lc, ld;
+  const auto make_with_rows = [&](Layout& a, Layout& c_layout, Layout& d_layout, int64_t m) {
     make_layout(a, p.operand_type, p.a.transposed ? p.k : m, p.a.transposed ? m : p.k, p.a.stride);
-    make_layout(c_layout, p.c_type, m, p.n, p.c_stride);
+    make_layout(c_layout, p.c_type, m, p.n, addend_stride);
+    make_layout(d_layout, p.c_type, m, p.n, p.c_stride);
   };
   make_layout(la, p.operand_type, p.b.transposed ? p.n : p.k, p.b.transposed ? p.k : p.n, p.b.stride);
-  make_a_and_c(lb, lc, p.m);
+  make_with_rows(lb, lc, ld, p.m);
 
   const uint32_t align_a = alignment(p.b.data, p.b.stride, p.operand_type);
   const uint32_t align_b = alignment(p.a.data, p.a.stride, p.operand_type);
-  const uint32_t align_c = alignment(c, p.c_stride, p.c_type);
+  const uint32_t align_c = alignment(addend, addend_stride, p.c_type);
+  const uint32_t align_d = alignment(c, p.c_stride, p.c_type);
   const int64_t algorithm_m = p.algorithm_m ? p.algorithm_m : p.m;
-  const std::array<int64_t, 13> key = {algorithm_m,
+  const std::array<int64_t, 15> key = {algorithm_m,
                                        p.n,
                                        p.k,
                                        p.a.stride,
                                        p.b.stride,
+                                       addend_stride,
                                        p.c_stride,
                                        p.a.transposed,
                                        p.b.transposed,
@@ -113,7 +118,8 @@ void lt_matmul(const LtProduct& p, float alpha, float beta, void* c, void* scrat
                                        static_cast<int64_t>(p.c_type),
                                        align_a,
                                        align_b,
-                                       align_c};
+                                       align_c,
+                                       align_d};
   auto found = lib.algorithms.find(key);
   if (found == lib.algorithms.end()) {
     Preference preference;
@@ -122,14 +128,14 @@ void lt_matmul(const LtProduct& p, float alpha, float beta, void* c, void* scrat
     set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, align_a);
     set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, align_b);
     set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, align_c);
-    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align_c);
+    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align_d);
     // In-place split sums use atomics, whose order varies from run to run.
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-    Layout wanted_a, wanted_c;
-    make_a_and_c(wanted_a, wanted_c, algorithm_m);
+    Layout wanted_a, wanted_c, wanted_d;
+    make_with_rows(wanted_a, wanted_c, wanted_d, algorithm_m);
     cublasLtMatmulHeuristicResult_t result{};
     int count = 0;
-    const auto status = cublasLtMatmulAlgoGetHeuristic(lib.handle, desc, la, wanted_a, wanted_c, wanted_c, preference,
+    const auto status = cublasLtMatmulAlgoGetHeuristic(lib.handle, desc, la, wanted_a, wanted_c, wanted_d, preference,
                                                        1, &result, &count);
     if (status != CUBLAS_STATUS_SUCCESS || count < 1 || result.state != CUBLAS_STATUS_SUCCESS)
       throw Error(ErrorCode::device,
@@ -140,7 +146,7 @@ void lt_matmul(const LtProduct& p, float alpha, float beta, void* c, void* scrat
     found = lib.algorithms.emplace(key, Chosen{result.algo, result.workspaceSize}).first;
   }
   const Chosen& chosen = found->second;
-  lt_check(cublasLtMatmul(lib.handle, desc, &alpha, p.b.data, la, p.a.data, lb, &beta, c, lc, c, lc, &chosen.algo,
+  lt_check(cublasLtMatmul(lib.handle, desc, &alpha, p.b.data, la, p.a.data, lb, &beta, addend, lc, c, ld, &chosen.algo,
                           scratch, chosen.workspace, stream()),
            "cublasLtMatmul");
 }

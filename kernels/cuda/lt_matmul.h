@@ -22,10 +22,13 @@ struct LtProduct {
   /// The m that the algorithm is chosen for; 0: m itself. Products with the same one, of no more rows than that, add up
   /// a row in the same order.
   int64_t algorithm_m = 0;
+  /// What beta multiplies, of c_type; null: c's old value.
+  const void* addend = nullptr;
+  int64_t addend_stride = 0;
 };
 
-/// c = alpha a b + beta c, summed in f32, rounded once. Equal shapes, strides and alignments use the same algorithm.
-/// A combination that cuBLASLt refuses is Error(device).
+/// c = alpha a b + beta addend, summed in f32, rounded once. Equal shapes, strides and alignments use the same
+/// algorithm; whether the addend is c makes no difference. A combination that cuBLASLt refuses is Error(device).
 void lt_matmul(const LtProduct& p, float alpha, float beta, void* c, void* scratch);
 
 }  // namespace bantam::cuda

@@ -71,7 +71,7 @@ TEST_CASE("a training on the device has the CPU's numbers within rounding") {
   for (const auto& [dtype, loss, gradient] : {std::tuple{DType::f32, 2e-6, 2e-5}, {DType::bf16, 4e-3, 4e-2}}) {
     const Trace cpu = train("", dtype, {CheckpointMode::off, {}}),
                 device = train(kDevice, dtype, {CheckpointMode::off, {}});
-    CAPTURE(name_of(dtype));
+    CAPTURE(std::string(name_of(dtype)));
     for (size_t k = 0; k < cpu.losses.size(); ++k) {
       CHECK(std::abs(device.losses[k] / cpu.losses[k] - 1) <= loss);
       CHECK(std::abs(device.norms[k] / cpu.norms[k] - 1) <= gradient);
@@ -84,13 +84,16 @@ TEST_CASE("a training on the device has the CPU's numbers within rounding") {
 }
 
 TEST_CASE("on the device too, checkpointing changes no bit, and a repeated run none") {
-  const Trace base = train(kDevice, DType::bf16, {CheckpointMode::off, {}});
-  CHECK(train(kDevice, DType::bf16, {CheckpointMode::off, {}}) == base);
-  for (const CheckpointPolicy& p :
-       {CheckpointPolicy{CheckpointMode::full, {}}, CheckpointPolicy{CheckpointMode::selective, {}},
-        CheckpointPolicy{CheckpointMode::every_n, {}, 2}})
-    CHECK(train(kDevice, DType::bf16, p) == base);
-  CHECK(train(kDevice, DType::bf16, {CheckpointMode::full, {}}, true) == base);  // dead ranges filled with NaN
+  for (const DType t : {DType::bf16, DType::f32}) {
+    CAPTURE(std::string(name_of(t)));
+    const Trace base = train(kDevice, t, {CheckpointMode::off, {}});
+    CHECK(train(kDevice, t, {CheckpointMode::off, {}}) == base);
+    for (const CheckpointPolicy& p :
+         {CheckpointPolicy{CheckpointMode::full, {}}, CheckpointPolicy{CheckpointMode::selective, {}},
+          CheckpointPolicy{CheckpointMode::every_n, {}, 2}})
+      CHECK(train(kDevice, t, p) == base);
+    CHECK(train(kDevice, t, {CheckpointMode::full, {}}, true) == base);  // dead ranges filled with NaN
+  }
 }
 
 namespace {
@@ -103,7 +106,7 @@ struct Run {
   AdapterSet adapters;
   Context ctx{{.num_threads = 1, .backend = kDevice}};
   std::optional<Trainer> trainer;
-  size_t decodes = 0;
+  size_t decodes = 0, ahead = 0;
 
   Run(const QuantConfig& quant, const LoraConfig& lora, TrainerOptions options)
       : adapters(random_adapters(config, lora)) {
@@ -117,7 +120,7 @@ struct Run {
   Trace run() {
     Trace trace;
     trainer->reserve();
-    const size_t before = ctx.backend().weights_decoded();
+    const size_t before = ctx.backend().weights_decoded(false), before_ahead = ctx.backend().weights_decoded(true);
     setenv("COC_FAIL", "cudaMalloc:2", 1);  // from here on there is no memory to get
     for (int k = 0; k < 3; ++k) {
       const StepResult r = trainer->train_step(make_step(samples, {{0, 1, 2, 3}, {k, 3}}), k, 1e-3, 0);
@@ -126,7 +129,8 @@ struct Run {
     }
     trace.evaluated = trainer->evaluate(make_batch(samples, {0, 1, 2, 3})).loss;
     unsetenv("COC_FAIL");
-    decodes = ctx.backend().weights_decoded() - before;
+    decodes = ctx.backend().weights_decoded(false) - before;
+    ahead = ctx.backend().weights_decoded(true) - before_ahead;
     trainer->fetch();
     trace.values.assign(adapters.values().begin(), adapters.values().end());
     trace.grads.assign(adapters.grads().begin(), adapters.grads().end());
@@ -143,7 +147,7 @@ TEST_CASE("the workspace that was planned is what is taken, to the byte, and not
          {QuantConfig{QuantType::nf4, true}, QuantConfig{QuantType::nf4, false}, QuantConfig{QuantType::none, false}})
       for (const double dropout : {0.0, 0.1})
         for (const CheckpointMode mode : {CheckpointMode::off, CheckpointMode::full}) {
-          CAPTURE(name_of(dtype));
+          CAPTURE(std::string(name_of(dtype)));
           CAPTURE(static_cast<int>(quant.type));
           CAPTURE(dropout);
           Run r(quant, {.r = 4, .lora_alpha = 8, .lora_dropout = dropout},
@@ -166,7 +170,7 @@ TEST_CASE("decoded weights: numbers are the same with any memory for them, and m
   const ModelConfig c = small();
   const auto layers = static_cast<size_t>(c.num_hidden_layers), linears = size_t{7};
   for (const DType dtype : {DType::bf16, DType::f32}) {
-    CAPTURE(name_of(dtype));
+    CAPTURE(std::string(name_of(dtype)));
     const auto options = [&](CheckpointMode mode, size_t decoded) {
       return TrainerOptions{.dtype = dtype, .checkpointing = {mode, {}}, .decoded_weight_bytes = decoded};
     };
@@ -195,7 +199,8 @@ TEST_CASE("decoded weights: numbers are the same with any memory for them, and m
 
     Run off({}, lora, options(CheckpointMode::off, 0));
     CHECK(off.run() == want);
-    CHECK(off.decodes < two.decodes);  // nothing is recomputed
+    CHECK(off.decodes < two.decodes);                                               // nothing is recomputed
+    for (const Run* r : {&all, &layer, &two, &off}) CHECK(r->ahead == r->decodes);  // while the ops before it run
   }
 }
 

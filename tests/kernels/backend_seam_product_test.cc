@@ -167,6 +167,32 @@ TEST_CASE("product: two terms, alpha, bias, residual, add") {
   });
 }
 
+TEST_CASE("product: a residual of c's type gives the same numbers in place and apart") {
+  // Recompute may run in place what forward did not.
+  on_each_backend([](Context& ctx) {
+    constexpr int64_t kM = 33, kN = 45;
+    for (const DType type : kTypes)
+      for (const Math math : {Math::f32, Math::bf16})
+        for (const int terms : {1, 2})
+          for (const bool bias : {false, true}) {
+            const Term t(ctx, kM, kN, 130, type, Weight::nf4, BLayout::nt, false, math, 60),
+                u(ctx, kM, kN, 8, type, Weight::f32, BLayout::nt, false, math, 70);
+            const auto x = random_values(kM * kN, 80, 20.0f);
+            const DeviceMatrix r(ctx, type, kM, kN, x), in_place(ctx, type, kM, kN, x), apart(ctx, type, kM, kN);
+            const DeviceVector<float> b(ctx, random_values(kN, 90));
+            ProductArgs p{.terms = {t.term, u.term}, .num_terms = terms, .alpha = 0.7f, .math = math};
+            if (bias) p.bias = b.get();
+            p.residual = in_place;
+            p.c = in_place;
+            product(ctx, p);
+            p.residual = r;
+            p.c = apart;
+            product(ctx, p);
+            CHECK(in_place.host() == apart.host());
+          }
+  });
+}
+
 TEST_CASE("product: nf4 values are exact") {
   // Each row of c is one column of the weight, times one, plus zeros. 65 * 67 values: blocks cross rows, the last is
   // short.
