@@ -84,8 +84,8 @@ struct Backend {
   /// Begins to decode a matrix, beside what runs, for a product of `math` to come; nothing where it is decoded or is
   /// not nf4. Its codes may not be written by a kernel while it is known; upload, fill and release are noticed.
   void (*prefetch_weight)(Context&, const WeightView& w, Math math);
-  /// nf4 matrices that this thread has decoded so far.
-  size_t (*weights_decoded)();
+  /// nf4 matrices that this thread has decoded so far; `ahead`: those that prefetch_weight began with only.
+  size_t (*weights_decoded)(bool ahead);
 
   // Ops; a null entry means that the backend lacks the op, and its entry throws Error(device).
   void (*embedding)(Context&, const EmbeddingArgs&);

@@ -146,6 +146,7 @@ class Cache {
     decode_nf4(w, t, s->at, second_);
     cu_check(cudaEventRecord(s->decoded, second_), "cudaEventRecord");
     s->pending = true;
+    ++ahead_;
     holds(*s, w, t);
     s->ahead = true;
   }
@@ -175,7 +176,7 @@ class Cache {
     for (Slot& s : slots_)
       if (s.codes && s.codes < p + bytes && p < s.codes + (s.elements + 1) / 2) s.codes = nullptr;
   }
-  size_t decodes() const { return decodes_; }
+  size_t decodes(bool ahead) const { return ahead ? ahead_ : decodes_; }
 
  private:
   Slot* find(const WeightView& w, DType t) {
@@ -244,7 +245,7 @@ class Cache {
 
   std::vector<Slot> slots_;  // ascending sizes
   char* memory_ = nullptr;
-  size_t bytes_ = 0, decodes_ = 0;
+  size_t bytes_ = 0, decodes_ = 0, ahead_ = 0;
   uint64_t clock_ = 0;
   cudaStream_t second_ = nullptr;
   cudaEvent_t reached_ = nullptr;
@@ -295,10 +296,10 @@ void reserve_decoded_weights(const size_t* slots, size_t count) {
   c.reserve({slots, slots + count});
 }
 
-size_t weights_decoded() {
+size_t weights_decoded(bool ahead) {
   Cache& c = cache();
   const std::lock_guard lock(caches().mutex);
-  return c.decodes();
+  return c.decodes(ahead);
 }
 
 void forget_decoded(const void* p, size_t bytes) {

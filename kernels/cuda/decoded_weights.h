@@ -21,6 +21,6 @@ void forget_decoded(const void* p, size_t bytes);
 // The functions of the Backend table.
 void prefetch_weight(Context& ctx, const WeightView& w, Math math);
 void reserve_decoded_weights(const size_t* slots, size_t count);
-size_t weights_decoded();
+size_t weights_decoded(bool ahead);
 
 }  // namespace bantam::cuda
