@@ -30,11 +30,12 @@ struct Backend {
   const char* name;
   bool host_memory;  ///< device pointers may be read by the host
 
-  // Memory. allocate returns null when there is none; sizes in bytes; upload and download are finished on return. fill
-  // sets every byte, in order with the ops.
+  // Memory. allocate returns null when there is none; sizes in bytes; upload and download are finished on return.
+  // upload_async and fill (of every byte) happen in order with the ops and wait for none; `host` is free on return.
   void* (*allocate)(size_t bytes);
   void (*release)(void* p);
   void (*upload)(void* device, const void* host, size_t bytes);
+  void (*upload_async)(void* device, const void* host, size_t bytes);
   void (*download)(void* host, const void* device, size_t bytes);
   void (*fill)(void* device, int byte, size_t bytes);
 

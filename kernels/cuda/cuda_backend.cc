@@ -2,6 +2,7 @@
 // The CUDA backend's table. BANTAM_BACKEND_NAME comes from the build: `cuda`, or `cuda_on_cpu` for the emulated one.
 #include "cuda_ops.h"
 #include "device.h"
+#include "staging.h"
 
 extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_backend(int abi) {
   using namespace bantam;
@@ -13,6 +14,7 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .allocate = cuda::allocate,
       .release = cuda::release,
       .upload = cuda::upload,
+      .upload_async = cuda::upload_async,
       .download = cuda::download,
       .fill = cuda::fill,
       .embedding = cuda::embedding,

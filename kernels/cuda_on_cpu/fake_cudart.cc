@@ -18,6 +18,14 @@
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
 };
+// Records are counted: an event is done when the last of them is. The counts outlive a destroyed event in the queue.
+struct CUevent_st {
+  struct Counts {
+    uint64_t recorded = 0, done = 0;
+  };
+  std::shared_ptr<Counts> counts = std::make_shared<Counts>();
+  CUstream_st* stream = nullptr;  // of the last record
+};
 
 namespace coc {
 namespace {
@@ -27,7 +35,13 @@ struct Block {
   size_t size;
   bool freed;
 };
+struct Pinned {  // memory of cudaMallocHost
+  char* p;
+  size_t size;
+  int reads;  // copies in a queue that have yet to read it
+};
 char* range;
+unsigned long sync_count;
 size_t bump, live_bytes;
 bool guard, defer;
 int device_depth;
@@ -68,8 +82,9 @@ void init() {
   if (flag("COC_LEAKS")) {
     atexit([] {
       const auto live = std::count_if(blocks().begin(), blocks().end(), [](const Block& b) { return !b.freed; });
-      if (live == 0) return;
-      note(std::to_string(live) + " device allocations were not freed");
+      const size_t pinned = registry<Pinned*>().size();
+      if (live == 0 && pinned == 0) return;
+      note(std::to_string(live) + " device and " + std::to_string(pinned) + " pinned allocations were not freed");
       _Exit(99);
     });
   }
@@ -80,12 +95,23 @@ CUstream_st* real(cudaStream_t s) {
   if (std::find(all.begin(), all.end(), s) == all.end()) fail("", 0, "use of a destroyed or foreign cudaStream_t");
   return s;
 }
+void step(CUstream_st* s) {
+  const auto work = std::move(s->queue.front());
+  s->queue.pop_front();
+  work();
+}
 void drain(CUstream_st* s) {
-  while (!s->queue.empty()) {
-    const auto work = std::move(s->queue.front());
-    s->queue.pop_front();
-    work();
-  }
+  while (!s->queue.empty()) step(s);
+}
+CUevent_st* real(cudaEvent_t e) {
+  auto& all = registry<CUevent_st*>();
+  if (std::find(all.begin(), all.end(), e) == all.end()) fail("", 0, "use of a destroyed or foreign cudaEvent_t");
+  return e;
+}
+Pinned* pinned_at(const char* p) {
+  for (Pinned* b : registry<Pinned*>())
+    if (p >= b->p && p < b->p + b->size) return b;
+  return nullptr;
 }
 void drain_all() {
   drain(&null_stream);
@@ -137,6 +163,12 @@ size_t dynamic_shared_limit(const void* kernel) {
 }  // namespace coc
 
 using namespace coc;
+
+/// For tests, found with dlsym: how many calls so far waited for the device, or might have on a real one.
+extern "C" __attribute__((visibility("default"))) unsigned long coc_sync_count() {
+  return sync_count;
+}
+
 #define ENTER(api)                                                         \
   do {                                                                     \
     cudaError_t injected_error = cudaSuccess;                              \
@@ -166,12 +198,14 @@ cudaError_t cudaMalloc(void** p, size_t n) {
   blocks().push_back({c, n, false});
   if (guard && device_depth == 0) mprotect(range, high, PROT_NONE);
   *p = c;
+  ++sync_count;  // it may wait
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
   ENTER(cudaFree);
   if (!p) return cudaSuccess;
   drain_all();  // cudaFree synchronises
+  ++sync_count;
   Block* b = block_at(static_cast<char*>(p));
   if (!b || b->p != p || b->freed) {
     note(b && b->p == p ? "cudaFree: freed twice" : "cudaFree: not a device allocation");
@@ -189,6 +223,30 @@ cudaError_t cudaFree(void* p) {
   live_bytes -= b->size;
   return cudaSuccess;
 }
+cudaError_t cudaMallocHost(void** p, size_t n) {
+  ENTER(cudaMallocHost);
+  *p = nullptr;
+  if (n == 0) return cudaSuccess;
+  ++sync_count;  // it may wait
+  registry<Pinned*>().push_back(new Pinned{new char[n], n, 0});
+  *p = memset(registry<Pinned*>().back()->p, 0xff, n);
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* p) {
+  ENTER(cudaFreeHost);
+  if (!p) return cudaSuccess;
+  ++sync_count;  // it may wait; nothing says that it does
+  Pinned* b = pinned_at(static_cast<char*>(p));
+  if (!b || b->p != p) {
+    note("cudaFreeHost: not memory of cudaMallocHost");
+    return set_error(cudaErrorInvalidValue);
+  }
+  if (b->reads > 0) fail("", 0, "cudaFreeHost: %d pending copies read this memory", b->reads);
+  std::erase(registry<Pinned*>(), b);
+  delete[] b->p;
+  delete b;
+  return cudaSuccess;
+}
 cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kind, cudaStream_t stream) {
   ENTER(cudaMemcpyAsync);
   if (n == 0) return cudaSuccess;
@@ -199,8 +257,23 @@ cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kin
     note("cudaMemcpy of " + std::to_string(n) + " bytes: wrong direction, or beyond an allocation");
     return set_error(cudaErrorInvalidValue);
   }
-  if (to_device && !from_device) {  // a pageable source is staged before the call returns
-    const auto* c = static_cast<const char*>(s);
+  const auto* c = static_cast<const char*>(s);
+  if (Pinned* b = to_device && !from_device ? pinned_at(c) : nullptr) {  // read when it is its turn, not before
+    if (n > static_cast<size_t>(b->p + b->size - c)) {
+      note("cudaMemcpy of " + std::to_string(n) + " bytes: beyond an allocation of cudaMallocHost");
+      return set_error(cudaErrorInvalidValue);
+    }
+    ++b->reads;
+    enqueue(stream, [=] {
+      const DeviceScope on_device;
+      memcpy(d, s, n);
+      --b->reads;
+    });
+    return cudaSuccess;
+  }
+  // Pageable memory: the call may wait. A source is staged before it returns.
+  if (to_device != from_device && !(from_device && pinned_at(static_cast<char*>(d)))) ++sync_count;
+  if (to_device && !from_device) {
     const auto staged = std::make_shared<std::vector<char>>(c, c + n);
     enqueue(stream, [=] {
       const DeviceScope on_device;
@@ -235,11 +308,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   ENTER(cudaStreamSynchronize);
+  ++sync_count;
   drain(real(s));
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
   ENTER(cudaStreamDestroy);
+  ++sync_count;
   drain(real(s));
   std::erase(registry<CUstream_st*>(), s);
   delete s;
@@ -247,7 +322,36 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 }
 cudaError_t cudaDeviceSynchronize(void) {
   ENTER(cudaDeviceSynchronize);
+  ++sync_count;
   drain_all();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+  ENTER(cudaEventCreateWithFlags);
+  registry<CUevent_st*>().push_back(*e = new CUevent_st);
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  ENTER(cudaEventRecord);
+  real(e)->stream = real(s);
+  enqueue(s, [counts = e->counts, n = ++e->counts->recorded] { counts->done = n; });
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  ENTER(cudaEventQuery);
+  return real(e)->counts->done == e->counts->recorded ? cudaSuccess : set_error(cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  ENTER(cudaEventSynchronize);
+  ++sync_count;
+  while (real(e)->counts->done < e->counts->recorded) step(e->stream);  // and no further
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  ENTER(cudaEventDestroy);
+  std::erase(registry<CUevent_st*>(), real(e));
+  delete e;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* n) {
@@ -287,6 +391,8 @@ const char* cudaGetErrorName(cudaError_t e) {
       return "cudaErrorInsufficientDriver";
     case cudaErrorNotSupported:
       return "cudaErrorNotSupported";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
     default:
       return "cudaError(other)";
   }
