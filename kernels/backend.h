@@ -23,6 +23,7 @@ struct DropoutArgs;
 struct CopyArgs;
 struct AdamwArgs;
 struct GradNormArgs;
+struct QuantizeNf4Args;
 
 struct Backend {
   static constexpr int kAbi = 2;  ///< bumped when this table or an args struct changes
@@ -54,6 +55,7 @@ struct Backend {
   void (*copy)(Context&, const CopyArgs&);
   void (*adamw)(Context&, const AdamwArgs&);
   void (*grad_norm)(Context&, const GradNormArgs&);
+  void (*quantize_nf4)(Context&, const QuantizeNf4Args&);
 };
 
 /// The built-in CPU backend.

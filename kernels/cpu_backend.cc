@@ -32,6 +32,7 @@ const Backend& cpu_backend() {
       .copy = cpu::copy,
       .adamw = cpu::adamw,
       .grad_norm = cpu::grad_norm,
+      .quantize_nf4 = cpu::quantize_nf4,
   };
   return backend;
 }

@@ -31,6 +31,7 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .copy = cuda::copy,
       .adamw = cuda::adamw,
       .grad_norm = cuda::grad_norm,
+      .quantize_nf4 = cuda::quantize_nf4,
   };
   return &backend;
 }

@@ -21,6 +21,7 @@ void dropout(Context& ctx, const DropoutArgs& args);
 void copy(Context& ctx, const CopyArgs& args);
 void adamw(Context& ctx, const AdamwArgs& args);
 void grad_norm(Context& ctx, const GradNormArgs& args);
+void quantize_nf4(Context& ctx, const QuantizeNf4Args& args);
 
 /// y (=|+=) x with conversion between f32 and bf16: what copy() does, for use by other ops.
 void convert(const ConstTensorView& x, const TensorView& y, GradMode mode);
