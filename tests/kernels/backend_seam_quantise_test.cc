@@ -103,6 +103,52 @@ TEST_CASE("quantize_nf4 gives the bits of the host's quantiser") {
   });
 }
 
+// Values whose code depends on whether they are divided by the scale or multiplied by its reciprocal, which begin with
+// the scale: the reference divides in the tail and multiplies elsewhere.
+std::vector<float> either_way(size_t n) {
+  std::mt19937 bits(3);
+  for (float scale = 0.3f;; scale = std::nextafter(scale, 1.0f)) {
+    std::vector<float> x = {scale};
+    const float inverse = 1.0f / scale;
+    for (size_t k = 0; k < 15; ++k) {
+      const float middle = (kNf4Code[k] + kNf4Code[k + 1]) / 2;
+      float v = middle * scale;
+      for (int step = 0; step < 4; ++step) v = std::nextafter(v, -1.0f);
+      for (int step = 0; step < 8 && x.size() < n; ++step, v = std::nextafter(v, 1.0f))
+        if ((v / scale > middle) != (v * inverse > middle)) x.push_back(v);
+    }
+    if (x.size() < 4) continue;
+    const size_t found = x.size();
+    while (x.size() < n) x.push_back(x[1 + bits() % (found - 1)]);
+    return x;
+  }
+}
+
+TEST_CASE("quantize_nf4: whole blocks multiply by the reciprocal of the scale, the tail divides and is never 0") {
+  on_each_backend([](Context& ctx) {
+    for (const size_t n : {size_t{63}, size_t{64}, size_t{64 + 63}, size_t{128}, size_t{64 + 5}}) {
+      CAPTURE(n);
+      std::vector<float> x;
+      while (x.size() < n) {
+        const auto block = either_way(std::min<size_t>(64, n - x.size()));
+        x.insert(x.end(), block.begin(), block.end());
+      }
+      const Quantised got = by_op(ctx, DType::f32, x, static_cast<int64_t>(n));
+      CHECK(got == by_host(x));
+      for (size_t i = 0; i < n; ++i) {
+        const bool tail = i / 64 * 64 + 64 > n;
+        const float scale = x[i / 64 * 64], v = tail ? x[i] / scale : x[i] * (1.0f / scale);
+        int want = 0;
+        for (size_t k = 0; k < 15; ++k) want += v > (kNf4Code[k] + kNf4Code[k + 1]) / 2;
+        CHECK((i % 2 ? got.codes[i / 2] & 15 : got.codes[i / 2] >> 4) == want);
+      }
+      const Quantised zero = by_op(ctx, DType::f32, std::vector<float>(n), static_cast<int64_t>(n));
+      CHECK(zero == by_host(std::vector<float>(n)));
+      CHECK(zero.absmax.back() == bits_of({n % 64 ? 1e-38f : 0.0f})[0]);
+    }
+  });
+}
+
 TEST_CASE("quantize_nf4: NaN and infinities in whole blocks and in the tail") {
   on_each_backend([](Context& ctx) {
     constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
