@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "adamw.h"
+#include "clip_factor.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/adamw_cpu.cc"
@@ -14,15 +15,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace bantam::HWY_NAMESPACE {
 
-void adamw_range(const AdamwArgs& a, int64_t begin, int64_t end) {
+void adamw_range(const AdamwArgs& a, float clip, int64_t begin, int64_t end) {
   const D8 d;
-  // Scalars in double, rounded once, as torch does.
-  const double step = static_cast<double>(a.step);
-  const double correction1 = 1 - std::pow(a.beta1, step), correction2 = 1 - std::pow(a.beta2, step);
-  const auto set = [](double v) HWY_ATTR { return hn::Set(D8(), static_cast<float>(v)); };
-  const V8 beta1 = set(a.beta1), rest1 = set(1 - a.beta1), beta2 = set(a.beta2), rest2 = set(1 - a.beta2);
-  const V8 keep = set(1 - a.lr * a.weight_decay), step_size = set(a.lr / correction1);
-  const V8 root2 = set(std::sqrt(correction2)), eps = set(a.eps), grad_scale = hn::Set(d, a.grad_scale);
+  const AdamwScalars& s = *a.scalars;
+  const V8 beta1 = hn::Set(d, s.beta1), rest1 = hn::Set(d, s.rest1);
+  const V8 beta2 = hn::Set(d, s.beta2), rest2 = hn::Set(d, s.rest2);
+  const V8 keep = hn::Set(d, s.keep), step_size = hn::Set(d, s.step_size);
+  const V8 root2 = hn::Set(d, s.root2), eps = hn::Set(d, s.eps), grad_scale = hn::Set(d, clip);
   for_vectors(end - begin, [&](int64_t k, auto n) HWY_ATTR {
     const int64_t i = begin + k;
     const V8 g = hn::Mul(load(a.grad + i, n), grad_scale);
@@ -47,8 +46,10 @@ namespace bantam {
 HWY_EXPORT(adamw_range);
 
 void cpu::adamw(Context& ctx, const AdamwArgs& args) {
+  const float clip = args.sum_of_squares ? clip_factor(*args.sum_of_squares, args.max_grad_norm) : 1.0f;
+  if (std::isnan(clip)) return;
   parallel_for(ctx, args.n, 16384, [&](int64_t begin, int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(adamw_range)(args, begin, end);
+    HWY_DYNAMIC_DISPATCH(adamw_range)(args, clip, begin, end);
   });
 }
 

@@ -24,6 +24,7 @@ struct DropoutArgs;
 struct CopyArgs;
 struct AdamwArgs;
 struct GradNormArgs;
+struct QuantizeNf4Args;
 struct WeightView;
 enum class Math : uint8_t;
 
@@ -61,11 +62,12 @@ struct Backend {
   void (*range_begin)(const char* name);
   void (*range_end)();
 
-  // Memory. allocate returns null when there is none; sizes in bytes; upload and download are finished on return. fill
-  // sets every byte, in order with the ops.
+  // Memory. allocate returns null when there is none; sizes in bytes; upload and download are finished on return.
+  // upload_async and fill (of every byte) happen in order with the ops and wait for none; `host` is free on return.
   void* (*allocate)(size_t bytes);
   void (*release)(void* p);
   void (*upload)(void* device, const void* host, size_t bytes);
+  void (*upload_async)(void* device, const void* host, size_t bytes);
   void (*download)(void* host, const void* device, size_t bytes);
   void (*fill)(void* device, int byte, size_t bytes);
 
@@ -102,6 +104,7 @@ struct Backend {
   void (*copy)(Context&, const CopyArgs&);
   void (*adamw)(Context&, const AdamwArgs&);
   void (*grad_norm)(Context&, const GradNormArgs&);
+  void (*quantize_nf4)(Context&, const QuantizeNf4Args&);
 };
 
 /// The built-in CPU backend.

@@ -15,6 +15,7 @@ const Backend& cpu_backend() {
       .allocate = allocate_host,
       .release = release_host,
       .upload = [](void* d, const void* h, size_t bytes) { std::memcpy(d, h, bytes); },
+      .upload_async = [](void* d, const void* h, size_t bytes) { std::memcpy(d, h, bytes); },
       .download = [](void* h, const void* d, size_t bytes) { std::memcpy(h, d, bytes); },
       .fill = [](void* d, int byte, size_t bytes) { std::memset(d, byte, bytes); },
       .embedding = cpu::embedding,
@@ -31,6 +32,7 @@ const Backend& cpu_backend() {
       .copy = cpu::copy,
       .adamw = cpu::adamw,
       .grad_norm = cpu::grad_norm,
+      .quantize_nf4 = cpu::quantize_nf4,
   };
   return backend;
 }

@@ -9,7 +9,9 @@
 namespace bantam::cpu {
 
 /// Rows of a parallel_for piece for element-wise work: enough to pay for the hand-over, a function of the width only.
-inline int64_t rows_per_piece(int64_t cols) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cols)); }
+inline int64_t rows_per_piece(int64_t cols) {
+  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cols));
+}
 
 void embedding(Context& ctx, const EmbeddingArgs& args);
 void rms_norm(Context& ctx, const RmsNormArgs& args);
@@ -25,5 +27,6 @@ void dropout(Context& ctx, const DropoutArgs& args);
 void copy(Context& ctx, const CopyArgs& args);
 void adamw(Context& ctx, const AdamwArgs& args);
 void grad_norm(Context& ctx, const GradNormArgs& args);
+void quantize_nf4(Context& ctx, const QuantizeNf4Args& args);
 
 }  // namespace bantam::cpu

@@ -18,21 +18,16 @@ int64_t cross_entropy_chunk_rows(size_t budget, int64_t max_rows, int64_t hidden
   return CrossEntropyChunk::most_rows(budget, max_rows, hidden_size, vocab_size);
 }
 
-namespace {
-
-void check_labels(const CrossEntropyArgs& args) {
-  const int64_t rows = args.hidden.rows, vocab = args.head.rows;
-  for (int64_t t = 0; t < rows; ++t) {
-    const int32_t label = args.labels[t];
-    if (label == kIgnoreLabel || (label >= 0 && label < vocab)) continue;
-    throw Error(ErrorCode::data,
-                str("chunked_cross_entropy: the label of row ", t, " of ", rows, " is ", label, ", expected 0 .. ",
-                    vocab - 1, " (a vocabulary of ", vocab, ") or ", kIgnoreLabel, " for a row that is not trained"),
-                "are the tokens those of this model's tokenizer, with no token added to it?");
+void check_labels(const char* where, std::span<const int32_t> labels, int64_t vocab_size) {
+  for (size_t t = 0; t < labels.size(); ++t) {
+    if (labels[t] == kIgnoreLabel || (labels[t] >= 0 && labels[t] < vocab_size)) continue;
+    throw Error(
+        ErrorCode::data,
+        str(where, ": the label of row ", t, " of ", labels.size(), " is ", labels[t], ", expected 0 .. ",
+            vocab_size - 1, " (a vocabulary of ", vocab_size, ") or ", kIgnoreLabel, " for a row that is not trained"),
+        "are the tokens those of this model's tokenizer, with no token added to it?");
   }
 }
-
-}  // namespace
 
 void chunked_cross_entropy(Context& ctx, const CrossEntropyArgs& args) {
   constexpr detail::OpCheck check("chunked_cross_entropy");
@@ -57,7 +52,7 @@ void chunked_cross_entropy(Context& ctx, const CrossEntropyArgs& args) {
                 str("chunked_cross_entropy: scratch has ", args.scratch_bytes, " bytes, expected at least ", least,
                     " for one row of ", vocab, " logits"),
                 "raise loss_chunk_bytes");
-  check_labels(args);
+  check_labels("chunked_cross_entropy", {args.labels, static_cast<size_t>(rows)}, vocab);
   detail::require(ctx.backend().cross_entropy, ctx, "cross_entropy")(ctx, args);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss that never builds the full logits: trained rows only, a chunk of rows at a time, two products in all.
 #pragma once
+#include <span>
+
 #include "context.h"
 #include "tensor.h"
 #include "weight_view.h"
@@ -20,14 +22,16 @@ struct CrossEntropyArgs {
   const float* weights = nullptr;   ///< [T] f32; null: all 1
   WeightView head;                  ///< [V, C], any format
   Math math = Math::f32;
-  float* loss = nullptr;            ///< [T] f32, overwritten, not weighted
-  float* lse = nullptr;             ///< [T] f32, overwritten; null: not wanted
-  TensorView dhidden;               ///< [T, C] f32, overwritten; absent: loss only, one product
-  void* scratch = nullptr;          ///< from the caller, 64-byte aligned
-  size_t scratch_bytes = 0;         ///< >= cross_entropy_scratch(..., chunk of one row)
+  float* loss = nullptr;     ///< [T] f32, overwritten, not weighted
+  float* lse = nullptr;      ///< [T] f32, overwritten; null: not wanted
+  TensorView dhidden;        ///< [T, C] f32, overwritten; absent: loss only, one product
+  void* scratch = nullptr;   ///< from the caller, 64-byte aligned
+  size_t scratch_bytes = 0;  ///< >= cross_entropy_scratch(..., chunk of one row)
 };
 void chunked_cross_entropy(Context& ctx, const CrossEntropyArgs& args);
 
+/// Error(data) naming `where`, row and value of the first label that is neither in [0, vocab_size) nor kIgnoreLabel.
+void check_labels(const char* where, std::span<const int32_t> labels, int64_t vocab_size);
 /// Scratch that a chunk of `rows` rows takes: logits, gathered hidden rows, their gradient.
 size_t cross_entropy_scratch(int64_t rows, int64_t hidden_size, int64_t vocab_size);
 /// Most rows (>= 1, <= max_rows) of a chunk whose scratch is within `budget` bytes.

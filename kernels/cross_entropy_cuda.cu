@@ -12,6 +12,7 @@
 #include "cross_entropy_chunk.h"
 #include "cuda/cuda_ops.h"
 #include "cuda/operand.h"
+#include "cuda/staging.h"
 
 namespace bantam::cuda {
 
@@ -163,7 +164,7 @@ void cross_entropy(Context&, const CrossEntropyArgs& a) {
   const size_t scratch_bytes = device_scratch(a);
   char* const lt_scratch = workspace(scratch_bytes);
   auto* const on_device = reinterpret_cast<LabelledRow*>(lt_scratch + scratch_bytes - rows.size() * kLossRowBytes);
-  upload(on_device, rows.data(), rows.size() * sizeof(LabelledRow));
+  upload_async(on_device, rows.data(), rows.size() * sizeof(LabelledRow));
   auto* const dhidden = static_cast<float*>(a.dhidden.data);
   if (trained < a.hidden.rows)
     launch(clear_rows_kernel, a.hidden.rows - trained, kThreads, 0, on_device + trained, a.loss, a.lse, dhidden,

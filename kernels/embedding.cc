@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "embedding.h"
 
-#include <vector>
-
 #include "backend.h"
 #include "error.h"
 #include "op_check.h"
@@ -24,21 +22,18 @@ void embedding(Context& ctx, const EmbeddingArgs& args) {
   if (args.y.rows == 0) return;
   check.present("table", args.table.data);
   check.present("ids", args.ids);
-  const auto op = detail::require(ctx.backend().embedding, ctx, "embedding");
-  const int32_t* ids = args.ids;
-  std::vector<int32_t> copy;
-  if (!ctx.backend().host_memory) {
-    copy.resize(static_cast<size_t>(args.y.rows));
-    ctx.backend().download(copy.data(), ids, copy.size() * sizeof(int32_t));
-    ids = copy.data();
-  }
-  for (int64_t t = 0; t < args.y.rows; ++t)
-    if (ids[t] < 0 || ids[t] >= args.table.rows)
+  if (ctx.backend().host_memory)
+    check_token_ids("embedding", {args.ids, static_cast<size_t>(args.y.rows)}, args.table.rows);
+  detail::require(ctx.backend().embedding, ctx, "embedding")(ctx, args);
+}
+
+void check_token_ids(const char* where, std::span<const int32_t> ids, int64_t table_rows) {
+  for (size_t t = 0; t < ids.size(); ++t)
+    if (ids[t] < 0 || ids[t] >= table_rows)
       throw Error(ErrorCode::data,
-                  str("embedding: position ", t, ": token id ", ids[t], ", but the table has ", args.table.rows,
-                      " rows (expected 0 to ", args.table.rows - 1, ")"),
+                  str(where, ": position ", t, ": token id ", ids[t], ", but the table has ", table_rows,
+                      " rows (expected 0 to ", table_rows - 1, ")"),
                   "do tokenizer and model belong together?");
-  op(ctx, args);
 }
 
 }  // namespace bantam

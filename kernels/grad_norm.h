@@ -11,7 +11,7 @@ namespace bantam {
 struct GradNormArgs {
   const float* grad = nullptr;  ///< [n]
   int64_t n = 0;
-  double* sum_of_squares = nullptr;
+  double* sum_of_squares = nullptr;  ///< [1], of the backend as grad is: adamw() reads it there
 };
 void grad_norm(Context& ctx, const GradNormArgs& args);
 

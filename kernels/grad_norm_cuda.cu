@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cu_portable.cuh"
 // The portable header comes first.
-#include <vector>
-
 #include "cuda/cuda_ops.h"
 #include "device_scratch.h"
 
@@ -33,21 +31,32 @@ __global__ void __launch_bounds__(kThreads)
   const double total = block_sum((sum[0] + sum[1]) + (sum[2] + sum[3]), shared);
   if (threadIdx.x == 0) slices[blockIdx.x] = total;
 }
+
+// The slices in order, by one thread; the others bring them near.
+__global__ void __launch_bounds__(kThreads)
+    sum_slices_kernel(const double* __restrict__ slices, int64_t n, double* __restrict__ sum) {
+  CU_SHARED(double, some, [kThreads]);
+  double total = 0;
+  for (int64_t begin = 0; begin < n; begin += kThreads) {
+    const int64_t i = begin + threadIdx.x;
+    __syncthreads();  // the ones before are still being added
+    some[threadIdx.x] = i < n ? slices[i] : 0.0;
+    __syncthreads();
+    if (threadIdx.x != 0) continue;
+    for (int k = 0; k < kThreads; ++k) total += some[k];  // zeros past the last, which change nothing
+  }
+  if (threadIdx.x == 0) *sum = total;
+}
 }  // namespace
 
-// grad is device memory; sum_of_squares is the host's: the slices come back and are added here, in order.
+// grad and sum_of_squares are device memory.
 void grad_norm(Context&, const GradNormArgs& args) {
-  double total = 0;
-  if (args.n > 0) {
-    std::vector<double> slices(static_cast<size_t>(blocks_for(args.n, kSlice)));
-    const size_t bytes = slices.size() * sizeof(double);
-    auto* on_device = reinterpret_cast<double*>(workspace(device_scratch(args)));
-    launch(grad_squares_kernel, static_cast<int64_t>(slices.size()), kThreads, 0, args.grad, args.n,
-           rows_aligned4(args.grad, 0, DType::f32) ? args.n / 4 : 0, on_device);
-    download(slices.data(), on_device, bytes);
-    for (const double s : slices) total += s;
-  }
-  *args.sum_of_squares = total;
+  const int64_t n = blocks_for(args.n, kSlice);
+  auto* const slices = reinterpret_cast<double*>(workspace(device_scratch(args)));
+  if (n > 0)
+    launch(grad_squares_kernel, n, kThreads, 0, args.grad, args.n,
+           rows_aligned4(args.grad, 0, DType::f32) ? args.n / 4 : 0, slices);
+  launch(sum_slices_kernel, 1, kThreads, 0, slices, n, args.sum_of_squares);
 }
 
 }  // namespace bantam::cuda

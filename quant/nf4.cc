@@ -15,36 +15,7 @@ namespace bantam {
 namespace {
 
 constexpr int64_t kBlock = WeightView::kBlock, kNested = WeightView::kNestedBlock;
-constexpr float kSmallest = 1e-38f;  // scales below it would have no finite reciprocal
 constexpr int64_t kSlabElements = 1 << 20;
-
-struct Midpoints {
-  float at[15];
-  constexpr Midpoints() : at() {
-    for (int i = 0; i < 15; ++i) at[i] = (kNf4Code[i] + kNf4Code[i + 1]) / 2;
-  }
-};
-constexpr Midpoints kMidpoints;
-
-// The code is the number of midpoints below the value: 15 compares without a branch, which the compiler vectorises.
-void encode_block(const float* scaled, uint8_t* codes) {
-  int32_t code[kBlock] = {};
-  for (const float mid : kMidpoints.at)
-    for (int i = 0; i < kBlock; ++i) code[i] += scaled[i] > mid ? 1 : 0;
-  for (int i = 0; i < kBlock / 2; ++i) codes[i] = static_cast<uint8_t>(code[2 * i] << 4 | code[2 * i + 1]);
-}
-
-// n is a constant and a multiple of 8; shorter blocks are filled up with zeros.
-template <int64_t n>
-float max_abs(const float* x) {
-  float lanes[8] = {};
-  for (int64_t i = 0; i < n; i += 8)
-    for (int l = 0; l < 8; ++l) {
-      const float a = std::fabs(x[i + l]);
-      lanes[l] = a > lanes[l] ? a : lanes[l];
-    }
-  return *std::max_element(lanes, lanes + 8);
-}
 
 // A 16-bit table over [-1, 1], as bitsandbytes quantises on the CPU: a value goes to the code nearest to the middle of
 // its cell. (So the codes nearest to zero are never used.)
@@ -148,27 +119,6 @@ const std::array<float, 256>& dynamic_map() {
   return map;
 }
 
-void nf4_quantise(const float* x, int64_t n, uint8_t* codes, float* absmax) {
-  float scaled[kBlock];
-  for (int64_t b = 0; b < n / kBlock; ++b) {
-    const float* v = x + b * kBlock;
-    absmax[b] = max_abs<kBlock>(v);
-    const float inverse = 1.0f / std::max(absmax[b], kSmallest);
-    for (int i = 0; i < kBlock; ++i) scaled[i] = v[i] * inverse;
-    encode_block(scaled, codes + b * kBlock / 2);
-  }
-  // The reference divides in the tail and multiplies by the reciprocal elsewhere; its scale is never below kSmallest.
-  const int64_t tail = n % kBlock, at = n - tail;
-  if (tail == 0) return;
-  for (int i = 0; i < kBlock; ++i) scaled[i] = i < tail ? x[at + i] : 0.0f;
-  const float scale = std::max(max_abs<kBlock>(scaled), kSmallest);
-  absmax[n / kBlock] = scale;
-  for (float& v : scaled) v /= scale;
-  uint8_t packed[kBlock / 2];
-  encode_block(scaled, packed);
-  std::copy_n(packed, (tail + 1) / 2, codes + at / 2);
-}
-
 float fixed_order_mean(std::span<const float> values) {
   double sum = 0;
   for (const float v : values) sum += static_cast<double>(v);
@@ -181,8 +131,12 @@ void nested_quantise(std::span<const float> values, float offset, uint8_t* codes
   float shifted[kNested];
   for (int64_t b = 0; b < n; b += kNested) {
     const int64_t m = std::min(kNested, n - b);
-    for (int64_t i = 0; i < kNested; ++i) shifted[i] = i < m ? values[static_cast<size_t>(b + i)] - offset : 0.0f;
-    const float scale = max_abs<kNested>(shifted);
+    float scale = 0;
+    for (int64_t i = 0; i < m; ++i) {
+      shifted[i] = values[static_cast<size_t>(b + i)] - offset;
+      const float size = std::fabs(shifted[i]);
+      scale = size > scale ? size : scale;  // NaN is passed over
+    }
     absmax[b / kNested] = scale;
     const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
     for (int64_t i = 0; i < m; ++i) {

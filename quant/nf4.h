@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // NF4 quantisation: blocks of 64 along the flattened tensor, and the nested ("double") quantisation of their scales.
-// Codes and scales are bit-equal to those of bitsandbytes on the CPU. Not fast paths of kernels: those decode
-// themselves.
+// Codes and scales are bit-equal to those of bitsandbytes on the CPU; the first level is kernels/quantize_nf4.h. Not
+// fast paths of kernels: those decode themselves.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "../kernels/quantize_nf4.h"
 #include "../kernels/tensor.h"
 #include "../kernels/thread_pool.h"
 #include "../kernels/weight_view.h"
@@ -19,10 +20,6 @@ namespace bantam {
 
 /// The signed 8-bit dynamic map (Dettmers et al. 2022, arXiv 2110.02861): 256 values, ascending.
 const std::array<float, 256>& dynamic_map();
-
-/// Quantises n finite values that start at a block's start: codes[(n + 1) / 2], absmax[(n + 63) / 64]. A tail shorter
-/// than a block is one block of its own. The spare nibble of an odd n is 7, the code of zero.
-void nf4_quantise(const float* x, int64_t n, uint8_t* codes, float* absmax);
 
 /// Quantises scales to 8 bits: values - offset, in blocks of 256. codes[n], absmax[(n + 255) / 256].
 void nested_quantise(std::span<const float> values, float offset, uint8_t* codes, float* absmax);

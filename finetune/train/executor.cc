@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 #include "../../kernels/cross_entropy.h"
 #include "../../kernels/dropout.h"
+#include "../../kernels/embedding.h"
 #include "../../kernels/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -19,7 +20,7 @@
 namespace bantam {
 
 namespace {
-constexpr size_t kAlign = 256;
+constexpr size_t kAlign = 256;  // of the parts of the step constants
 
 // Names the parts of a step for profilers: "layers.3 recompute".
 class RangeNames {
@@ -47,18 +48,14 @@ class RangeNames {
 }  // namespace
 
 StepBuffers::StepBuffers(const Backend& backend, const ModelConfig& config, int64_t max_tokens)
-    : backend_(backend), max_tokens_(max_tokens), half_(config.head_dim / 2) {
-  if (!backend.host_memory) device_ = DeviceBuffer(backend, bytes(config, max_tokens) + 8 * kAlign, "step constants");
+    : backend_(backend), max_tokens_(max_tokens), half_(config.head_dim / 2), vocab_size_(config.vocab_size) {
   for (const double f : config.rope_inv_freq()) inv_freq_.push_back(static_cast<float>(f));
+  host_.resize(bytes(config, max_tokens) + 5 * kAlign);
+  if (!backend.host_memory) device_ = DeviceBuffer(backend, host_.size(), "step constants");
   const auto t = static_cast<size_t>(max_tokens);
-  cos_.resize(t * static_cast<size_t>(half_));
-  sin_.resize(t * static_cast<size_t>(half_));
   weights_.resize(t);
-  ids_.resize(t);
   labels_.resize(t);
-  positions_.resize(t);
   cu_seqlens_.resize(t + 1);
-  row_key_.resize(t);
 }
 
 size_t StepBuffers::bytes(const ModelConfig& config, int64_t max_tokens) {
@@ -66,34 +63,45 @@ size_t StepBuffers::bytes(const ModelConfig& config, int64_t max_tokens) {
          (static_cast<size_t>(config.head_dim) * sizeof(float) + 5 * sizeof(int32_t) + sizeof(uint64_t));
 }
 
+// The parts of host_ for so many tokens.
+void StepBuffers::place(int64_t tokens) {
+  const auto t = static_cast<size_t>(tokens);
+  used_ = 0;
+  const auto part = [&]<class T>(T*& p, size_t n) {
+    p = reinterpret_cast<T*>(host_.data() + used_);
+    used_ += (n * sizeof(T) + kAlign - 1) / kAlign * kAlign;
+  };
+  part(ids_, t);
+  part(positions_, t);
+  part(row_key_, t);
+  part(cos_, t * static_cast<size_t>(half_));
+  part(sin_, t * static_cast<size_t>(half_));
+}
+
 void StepBuffers::fill_rope() {
   // The angle is rounded to f32 as transformers has it; its sine and cosine are correctly rounded.
   for (int64_t t = 0; t < inputs_.tokens; ++t)
     for (int64_t i = 0; i < half_; ++i) {
-      const float angle = static_cast<float>(positions_[static_cast<size_t>(t)]) * inv_freq_[static_cast<size_t>(i)];
-      cos_[static_cast<size_t>(t * half_ + i)] = static_cast<float>(std::cos(static_cast<double>(angle)));
-      sin_[static_cast<size_t>(t * half_ + i)] = static_cast<float>(std::sin(static_cast<double>(angle)));
+      const float angle = static_cast<float>(positions_[t]) * inv_freq_[static_cast<size_t>(i)];
+      cos_[t * half_ + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
+      sin_[t * half_ + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
     }
-  inputs_.cos = {cos_.data(), DType::f32, inputs_.tokens, half_};
-  inputs_.sin = {sin_.data(), DType::f32, inputs_.tokens, half_};
+  inputs_.cos = {cos_, DType::f32, inputs_.tokens, half_};
+  inputs_.sin = {sin_, DType::f32, inputs_.tokens, half_};
 }
 
 void StepBuffers::send() {
   if (backend_.host_memory) return;
-  auto* at = static_cast<char*>(device_.data());
-  const auto put = [&](const void* host, size_t bytes) {
-    backend_.upload(at, host, bytes);
-    void* const here = at;
-    at += (bytes + kAlign - 1) / kAlign * kAlign;
-    return here;
+  backend_.upload_async(device_.data(), host_.data(), used_);
+  const auto there = [&]<class T>(const T* p) {
+    const char* const at = static_cast<const char*>(device_.data()) + (reinterpret_cast<const char*>(p) - host_.data());
+    return reinterpret_cast<const T*>(at);
   };
-  const auto t = static_cast<size_t>(inputs_.tokens);
-  inputs_.ids = static_cast<const int32_t*>(put(ids_.data(), t * sizeof(int32_t)));
-  inputs_.positions = static_cast<const int32_t*>(put(positions_.data(), t * sizeof(int32_t)));
-  inputs_.row_key = static_cast<const uint64_t*>(put(row_key_.data(), t * sizeof(uint64_t)));
-  const size_t rope = t * static_cast<size_t>(half_) * sizeof(float);
-  inputs_.cos.data = put(cos_.data(), rope);
-  inputs_.sin.data = put(sin_.data(), rope);
+  inputs_.ids = there(ids_);
+  inputs_.positions = there(positions_);
+  inputs_.row_key = there(row_key_);
+  inputs_.cos.data = there(cos_);
+  inputs_.sin.data = there(sin_);
 }
 
 const StepInputs& StepBuffers::fill(const Batch& batch, double weight_scale, uint64_t seed, uint64_t epoch,
@@ -101,10 +109,13 @@ const StepInputs& StepBuffers::fill(const Batch& batch, double weight_scale, uin
   const int64_t tokens = batch.tokens();
   if (tokens > max_tokens_ || tokens < 1)
     throw Error(ErrorCode::internal, str("micro-batch of ", tokens, " tokens; memory is planned for ", max_tokens_));
+  check_token_ids("micro-batch", batch.ids, vocab_size_);
+  check_labels("micro-batch", batch.labels, vocab_size_);
   const auto n = static_cast<size_t>(tokens);
-  std::copy(batch.ids.begin(), batch.ids.end(), ids_.begin());
+  place(tokens);
+  std::copy(batch.ids.begin(), batch.ids.end(), ids_);
   std::copy(batch.labels.begin(), batch.labels.end(), labels_.begin());
-  std::copy(batch.positions.begin(), batch.positions.end(), positions_.begin());
+  std::copy(batch.positions.begin(), batch.positions.end(), positions_);
   std::copy(batch.cu_seqlens.begin(), batch.cu_seqlens.end(), cu_seqlens_.begin());
   for (size_t t = 0; t < n; ++t) weights_[t] = static_cast<float>(batch.weights[t] * weight_scale);
   for (size_t s = 0; s + 1 < batch.cu_seqlens.size(); ++s) {
@@ -113,13 +124,13 @@ const StepInputs& StepBuffers::fill(const Batch& batch, double weight_scale, uin
       row_key_[t] = key;
   }
   inputs_ = {.tokens = tokens,
-             .ids = ids_.data(),
+             .ids = ids_,
              .labels = labels_.data(),
              .weights = weights_.data(),
-             .positions = positions_.data(),
+             .positions = positions_,
              .cu_seqlens = cu_seqlens_.data(),
              .num_seqs = static_cast<int64_t>(batch.cu_seqlens.size()) - 1,
-             .row_key = row_key_.data(),
+             .row_key = row_key_,
              .training = training};
   fill_rope();
   send();
@@ -129,7 +140,9 @@ const StepInputs& StepBuffers::fill(const Batch& batch, double weight_scale, uin
 const StepInputs& StepBuffers::fill_tokens(std::span<const int32_t> ids, int64_t start) {
   if (static_cast<int64_t>(ids.size()) > max_tokens_ || ids.empty())
     throw Error(ErrorCode::internal, str(ids.size(), " tokens; memory is planned for ", max_tokens_));
-  std::copy(ids.begin(), ids.end(), ids_.begin());
+  check_token_ids("generation", ids, vocab_size_);
+  place(static_cast<int64_t>(ids.size()));
+  std::copy(ids.begin(), ids.end(), ids_);
   for (size_t t = 0; t < ids.size(); ++t) {
     positions_[t] = static_cast<int32_t>(start) + static_cast<int32_t>(t);
     labels_[t] = kIgnoreLabel;
@@ -139,13 +152,13 @@ const StepInputs& StepBuffers::fill_tokens(std::span<const int32_t> ids, int64_t
   cu_seqlens_[0] = 0;
   cu_seqlens_[1] = static_cast<int32_t>(ids.size());
   inputs_ = {.tokens = static_cast<int64_t>(ids.size()),
-             .ids = ids_.data(),
+             .ids = ids_,
              .labels = labels_.data(),
              .weights = weights_.data(),
-             .positions = positions_.data(),
+             .positions = positions_,
              .cu_seqlens = cu_seqlens_.data(),
              .num_seqs = 1,
-             .row_key = row_key_.data()};
+             .row_key = row_key_};
   fill_rope();
   send();
   return inputs_;
@@ -234,8 +247,8 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
     return n.backward ? Phase::backward : n.recompute ? Phase::recompute : Phase::forward;
   };
   RangeNames ranges(backend);
-  times_ = {};
-  marked_.clear();
+  constexpr size_t kMostMarks = 1 << 14;  // of runs whose times nobody took
+  if (marked_.size() > kMostMarks) collect_times();
   int leased = -2;
   WeightLease lease;
   for (size_t i = 0; i < program.instrs.size(); ++i) {
@@ -287,15 +300,23 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
       for (const int b : ends[i])
         if (i + 1 < program.instrs.size()) kill(b);
   }
-  if (backend.time_mark) backend.time_mark(static_cast<int>(marked_.size()));
+  if (backend.time_mark) {
+    backend.time_mark(static_cast<int>(marked_.size()));
+    marked_.emplace_back();  // what lies between two runs is nobody's
+  }
   if (options.poison_dead && host) ASAN_UNPOISON_MEMORY_REGION(memory_, bytes_);
 }
 
-const RunTimes& Executor::times() {
+void Executor::collect_times() {
   for (size_t i = 0; i < marked_.size(); ++i)
-    seconds(marked_[i]) += ctx_.backend().seconds_between(static_cast<int>(i), static_cast<int>(i) + 1);
+    if (marked_[i])
+      seconds(*marked_[i]) += ctx_.backend().seconds_between(static_cast<int>(i), static_cast<int>(i) + 1);
   marked_.clear();
-  return times_;
+}
+
+RunTimes Executor::take_times() {
+  collect_times();
+  return std::exchange(times_, {});
 }
 
 }  // namespace bantam

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,25 +18,30 @@ namespace bantam {
 /// Step constants of the largest micro-batch, filled anew for each.
 class StepBuffers {
  public:
-  /// On a backend with memory of its own, what kernels read is uploaded with each fill: ids, positions, row keys, rope.
-  /// Labels, weights and cu_seqlens are read by the host and stay there.
+  /// On a backend with memory of its own, what kernels read is sent with each fill, without waiting for the device:
+  /// ids, positions, row keys, rope. Labels, weights and cu_seqlens are read by the host and stay there.
   StepBuffers(const Backend& backend, const ModelConfig& config, int64_t max_tokens);
   /// `weight_scale`: what each row's weight is multiplied by (1 / total weight of the step). Error(internal) when the
-  /// batch has more than max_tokens.
+  /// batch has more than max_tokens; Error(data) for an id or a label outside the vocabulary.
   const StepInputs& fill(const Batch& batch, double weight_scale, uint64_t seed, uint64_t epoch, bool training);
   /// One sequence that continues at position `start`; no labels (generation).
   const StepInputs& fill_tokens(std::span<const int32_t> ids, int64_t start);
   static size_t bytes(const ModelConfig& config, int64_t max_tokens);
 
  private:
+  void place(int64_t tokens);
   void fill_rope();
   void send();
   const Backend& backend_;
+  std::vector<char> host_;  // what kernels read, in one piece: one copy brings it to the device
+  size_t used_ = 0;
   DeviceBuffer device_;
-  std::vector<float> inv_freq_, cos_, sin_, weights_;
-  std::vector<int32_t> ids_, labels_, positions_, cu_seqlens_;
-  std::vector<uint64_t> row_key_;
-  int64_t max_tokens_, half_;
+  int32_t *ids_ = nullptr, *positions_ = nullptr;  // within host_, as place() has it
+  uint64_t* row_key_ = nullptr;
+  float *cos_ = nullptr, *sin_ = nullptr;
+  std::vector<float> inv_freq_, weights_;
+  std::vector<int32_t> labels_, cu_seqlens_;
+  int64_t max_tokens_, half_, vocab_size_;
   StepInputs inputs_;
 };
 
@@ -90,8 +96,8 @@ class Executor {
   }
   /// Per-row losses of the last run, valid until the next call.
   std::span<const float> losses(const Program& program, int64_t tokens);
-  /// Of the last run; on a device this waits for its end.
-  const RunTimes& times();
+  /// Of the runs since the last call; on a device this waits for their end.
+  RunTimes take_times();
   const ModelGraph& model() const { return model_; }
   Context& context() { return ctx_; }
 
@@ -108,10 +114,11 @@ class Executor {
   double& seconds(Phase phase) {
     return phase == Phase::backward ? times_.backward : phase == Phase::recompute ? times_.recompute : times_.forward;
   }
+  void collect_times();
   RunTimes times_;
-  std::vector<Phase> marked_;  ///< on a device: the phase between mark i and i + 1, not yet in times_
-  std::vector<float> losses_;  // downloaded
-  size_t workspace_ = 0;       // of reserve(); 0: not called
+  std::vector<std::optional<Phase>> marked_;  ///< on a device: what ran between mark i and i + 1, not yet in times_
+  std::vector<float> losses_;                 // downloaded
+  size_t workspace_ = 0;                      // of reserve(); 0: not called
   std::vector<size_t> decoded_slots_;
 };
 

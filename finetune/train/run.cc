@@ -126,14 +126,13 @@ class Run {
     const StepBatch batch = make_step(train_.samples, plan.steps[static_cast<size_t>(state_.step_in_epoch)]);
     const auto t0 = Clock::now();
     StepEvent e;
-    adapters_.zero_grads();
-    double loss = 0;
+    trainer_->begin_step();
     int64_t tokens = 0;
     for (size_t m = 0; m < batch.micro.size(); ++m) {
       if (m > 0 && stop_.stop_requested()) return false;
       tokens += batch.micro[m].tokens();
       if (batch.total_weight > 0)
-        loss += trainer_->accumulate(batch.micro[m], 1.0 / batch.total_weight, static_cast<uint64_t>(state_.epoch));
+        trainer_->accumulate_async(batch.micro[m], 1.0 / batch.total_weight, static_cast<uint64_t>(state_.epoch));
     }
     if (state_.step == 0) {
       trainer_->fetch();
@@ -142,7 +141,7 @@ class Run {
     e.lr = learning_rate(o_.lr, state_.step, plan_.total_steps);
     if (batch.total_weight > 0) {
       e.result = trainer_->update(state_.updates, e.lr);
-      e.result.loss = loss / batch.total_weight;
+      e.result.loss = trainer_->take_losses() / batch.total_weight;
     } else {
       e.result.skipped = true;
     }

@@ -12,7 +12,13 @@ namespace bantam {
 
 namespace {
 constexpr const char* kActivations = "activations";
-}
+
+// What an update reads and writes beside the adapters, in the backend's memory.
+struct UpdateMemory {
+  double sum_of_squares;
+  AdamwScalars scalars;
+};
+}  // namespace
 
 Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const TrainerOptions& options,
                  int64_t max_tokens)
@@ -70,66 +76,79 @@ void Trainer::reserve() {
   adapters_.move_to(ctx_.backend());
   executor_.emplace(ctx_, graph_, model_->store->on(ctx_.backend()), arena_->region(kActivations), bytes);
   executor_->reserve(plan_.device_workspace, plan_.decoded_slots);
+  losses_.emplace(ctx_, max_tokens_);
+  update_ = DeviceBuffer(ctx_.backend(), sizeof(UpdateMemory), "the optimiser's scalars");
 }
 
-namespace {
-// Row order, in f64: the sum does not depend on chunks, threads or schedule.
-double weighted_sum(std::span<const float> losses, const Batch& batch) {
-  double sum = 0;
-  for (size_t t = 0; t < losses.size(); ++t)
-    sum += static_cast<double>(batch.weights[t]) * static_cast<double>(losses[t]);
-  return sum;
+void Trainer::begin_step() {
+  adapters_.zero_grads();
+  if (losses_) losses_->clear();
 }
-}  // namespace
 
-double Trainer::accumulate(const Batch& batch, double weight_scale, uint64_t epoch) {
+void Trainer::run(const Batch& batch, double weight_scale, uint64_t epoch) {
   reserve();
   const StepInputs& in = buffers_->fill(batch, weight_scale, options_.seed, epoch, true);
   executor_->run(plan_.training.program, in,
                  {.adapters = &adapters_, .poison_dead = options_.poison_dead, .profile = profile_});
-  times_.add(executor_->times());
-  return weighted_sum(executor_->losses(plan_.training.program, batch.tokens()), batch);
+}
+
+double Trainer::accumulate(const Batch& batch, double weight_scale, uint64_t epoch) {
+  run(batch, weight_scale, epoch);
+  return StepLosses::weighted_sum(executor_->losses(plan_.training.program, batch.tokens()), batch.weights);
+}
+
+void Trainer::accumulate_async(const Batch& batch, double weight_scale, uint64_t epoch) {
+  run(batch, weight_scale, epoch);
+  const Program& p = plan_.training.program;
+  losses_->add(static_cast<const float*>(executor_->data(p, p.loss)), batch.weights);
+}
+
+double Trainer::take_losses() {
+  return losses_ ? losses_->take() : 0;
 }
 
 StepResult Trainer::update(int64_t step, double lr) {
-  StepResult r;
-  if (ctx_.backend().host_memory) comm_.sum(adapters_.grads());
-  double squares = 0;
-  grad_norm(ctx_, {.grad = adapters_.op_grads(), .n = adapters_.size(), .sum_of_squares = &squares});
-  r.grad_norm = std::sqrt(squares);
-  if (!std::isfinite(r.grad_norm)) {
-    r.skipped = true;
-    return r;
-  }
+  reserve();
+  const Backend& backend = ctx_.backend();
+  if (backend.host_memory) comm_.sum(adapters_.grads());
   const AdamwOptions& o = options_.optimizer;
-  const double scale = o.max_grad_norm > 0 && r.grad_norm > o.max_grad_norm ? o.max_grad_norm / r.grad_norm : 1.0;
+  const AdamwScalars scalars = adamw_scalars({.step = step + 1,
+                                              .lr = lr,
+                                              .beta1 = o.beta1,
+                                              .beta2 = o.beta2,
+                                              .eps = o.epsilon,
+                                              .weight_decay = o.weight_decay});
+  auto* const memory = static_cast<UpdateMemory*>(update_.data());
+  backend.upload_async(&memory->scalars, &scalars, sizeof scalars);
+  grad_norm(ctx_, {.grad = adapters_.op_grads(), .n = adapters_.size(), .sum_of_squares = &memory->sum_of_squares});
   adamw(ctx_, {.param = adapters_.op_values(),
                .grad = adapters_.op_grads(),
                .m = adapters_.op_exp_avg(),
                .v = adapters_.op_exp_avg_sq(),
                .n = adapters_.size(),
-               .step = step + 1,
-               .lr = lr,
-               .beta1 = o.beta1,
-               .beta2 = o.beta2,
-               .eps = o.epsilon,
-               .weight_decay = o.weight_decay,
-               .grad_scale = static_cast<float>(scale)});
+               .scalars = &memory->scalars,
+               .sum_of_squares = &memory->sum_of_squares,
+               .max_grad_norm = o.max_grad_norm});
+  double squares = 0;
+  backend.download(&squares, &memory->sum_of_squares, sizeof squares);
+  StepResult r;
+  r.grad_norm = std::sqrt(squares);
+  r.skipped = !std::isfinite(r.grad_norm);  // adamw did nothing
+  times_.add(executor_->take_times());
   return r;
 }
 
 StepResult Trainer::train_step(const StepBatch& batch, int64_t step, double lr, uint64_t epoch) {
-  adapters_.zero_grads();
-  double loss = 0;
+  begin_step();
   int64_t tokens = 0;
   for (const Batch& b : batch.micro) {
     tokens += b.tokens();
-    if (batch.total_weight > 0) loss += accumulate(b, 1.0 / batch.total_weight, epoch);
+    if (batch.total_weight > 0) accumulate_async(b, 1.0 / batch.total_weight, epoch);
   }
   StepResult r;
   if (batch.total_weight > 0) {
     r = update(step, lr);
-    r.loss = loss / batch.total_weight;
+    r.loss = take_losses() / batch.total_weight;
   } else {
     r.skipped = true;
   }
@@ -140,14 +159,16 @@ StepResult Trainer::train_step(const StepBatch& batch, int64_t step, double lr, 
 
 EvalResult Trainer::evaluate(const Batch& batch, std::vector<float>* per_token) {
   reserve();
+  times_.add(executor_->take_times());
   const StepInputs& in = buffers_->fill(batch, 1.0, options_.seed, 0, false);
   executor_->run(plan_.evaluation, in, {.adapters = &adapters_, .poison_dead = options_.poison_dead});
   const auto losses = executor_->losses(plan_.evaluation, batch.tokens());
+  executor_->take_times();  // not of training
   if (per_token) per_token->assign(losses.begin(), losses.end());
   EvalResult r;
   for (const float w : batch.weights) r.targets += w > 0;
   const double weight = batch.total_weight();
-  r.loss = weight > 0 ? weighted_sum(losses, batch) / weight : 0;
+  r.loss = weight > 0 ? StepLosses::weighted_sum(losses, batch.weights) / weight : 0;
   return r;
 }
 

@@ -11,6 +11,7 @@
 #include "comm.h"
 #include "executor.h"
 #include "lr_schedule.h"
+#include "step_losses.h"
 #include "training_plan.h"
 
 namespace bantam {
@@ -65,12 +66,19 @@ class Trainer {
   /// Reserves and touches all memory of the plan; the first step does it otherwise. Error(does_not_fit).
   void reserve();
 
+  /// Zeroes the gradients and forgets losses that nobody took.
+  void begin_step();
   /// Adds the gradients of one micro-batch to the adapter set; row weights are times weight_scale. Returns the weighted
   /// sum of its losses (not scaled). The unit of work between two looks at a stop request.
   double accumulate(const Batch& batch, double weight_scale, uint64_t epoch);
-  /// Clips and updates with the gradients accumulated since zero_grads(). `step` counts from 0.
+  /// The same without waiting for the device: the losses are left for take_losses().
+  void accumulate_async(const Batch& batch, double weight_scale, uint64_t epoch);
+  /// Sum over the micro-batches of accumulate_async() since begin_step() of what accumulate() returns.
+  double take_losses();
+  /// Clips and updates with the gradients accumulated since begin_step(). `step` counts from 0. Waits for the device
+  /// once, at the end, to read the norm.
   StepResult update(int64_t step, double lr);
-  /// zero_grads, accumulate each micro-batch, update.
+  /// begin_step, accumulate each micro-batch, update. Waits for the device at the end only.
   StepResult train_step(const StepBatch& batch, int64_t step, double lr, uint64_t epoch);
 
   /// Loss without dropout and without gradients. `per_token`, when given, receives the losses of all rows.
@@ -81,7 +89,7 @@ class Trainer {
   /// The most of it so far; on the CPU what it is now.
   size_t peak_memory_bytes() const;
 
-  /// Of all training micro-batches so far.
+  /// Of all training micro-batches up to the last update or evaluation.
   const RunTimes& times() const { return times_; }
   /// Brings the adapters' values, gradients and moments from the device to the host's spans; nothing to do on the CPU.
   void fetch() { adapters_.fetch(); }
@@ -90,6 +98,7 @@ class Trainer {
   void set_profile(std::function<void(const Instr&, const Op&, double)> f) { profile_ = std::move(f); }
 
  private:
+  void run(const Batch& batch, double weight_scale, uint64_t epoch);
   Context& ctx_;
   std::shared_ptr<const Model> model_;
   AdapterSet& adapters_;
@@ -100,6 +109,8 @@ class Trainer {
   std::optional<Arena> arena_;
   std::optional<StepBuffers> buffers_;
   std::optional<Executor> executor_;
+  std::optional<StepLosses> losses_;
+  DeviceBuffer update_;  // an UpdateMemory
   Comm comm_;
   RunTimes times_;
   std::function<void(const Instr&, const Op&, double)> profile_;

@@ -6,6 +6,7 @@
 #include "../../kernels/device_scratch.h"
 #include "../../kernels/error.h"
 #include "executor.h"
+#include "step_losses.h"
 
 namespace bantam {
 
@@ -26,7 +27,8 @@ void fill_lines(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pla
              {"recompute working set", plan.arena() - saved - chunk},
              {"loss chunk", chunk},
              {"workspace", r.workspace_bytes + plan.device_workspace},
-             {"step constants", StepBuffers::bytes(model.config, r.max_tokens)}};
+             {"step constants", StepBuffers::bytes(model.config, r.max_tokens) +
+                                    (r.device_formats ? StepLosses::bytes(r.max_tokens) : 0)}};
   m.lines.push_back(r.device_formats ? MemoryLine{"decoded weights", plan.decoded_weight_bytes()}
                                      : MemoryLine{"program, tokenizer, data", r.program_bytes});
   m.schedule = p.schedule;

@@ -3,6 +3,7 @@
 #include "cuda_ops.h"
 #include "decoded_weights.h"
 #include "device.h"
+#include "staging.h"
 
 extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_backend(int abi) {
   using namespace bantam;
@@ -23,6 +24,7 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .allocate = cuda::allocate,
       .release = cuda::release,
       .upload = cuda::upload,
+      .upload_async = cuda::upload_async,
       .download = cuda::download,
       .fill = cuda::fill,
       .reserve_workspace = cuda::reserve_workspace,
@@ -44,6 +46,7 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .copy = cuda::copy,
       .adamw = cuda::adamw,
       .grad_norm = cuda::grad_norm,
+      .quantize_nf4 = cuda::quantize_nf4,
   };
   return &backend;
 }

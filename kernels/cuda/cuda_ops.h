@@ -21,6 +21,7 @@ void dropout(Context& ctx, const DropoutArgs& args);
 void copy(Context& ctx, const CopyArgs& args);
 void adamw(Context& ctx, const AdamwArgs& args);
 void grad_norm(Context& ctx, const GradNormArgs& args);
+void quantize_nf4(Context& ctx, const QuantizeNf4Args& args);
 
 /// Whether this library holds machine code, or PTX that the driver can translate, for the current device.
 bool has_code();

@@ -37,7 +37,6 @@ struct CUstream_st {
     return !queue.empty() && queue.front().wait && queue.front().wait->done < queue.front().version;
   }
 };
-
 namespace coc {
 namespace {
 constexpr size_t kRange = size_t{64} << 30, kRed = 256, kPage = 4096;
@@ -48,7 +47,13 @@ struct Block {
   size_t size;
   bool freed;
 };
+struct Pinned {  // memory of cudaMallocHost
+  char* p;
+  size_t size;
+  int reads;  // copies in a queue that have yet to read it
+};
 char* range;
+unsigned long sync_count;
 size_t bump, live_bytes;
 bool guard, defer;
 enum { kLate, kEarly, kAny } stream_order = kLate;  // when the work of other streams than the one asked for is done
@@ -98,8 +103,9 @@ void init() {
   if (flag("COC_LEAKS")) {
     atexit([] {
       const auto live = std::count_if(blocks().begin(), blocks().end(), [](const Block& b) { return !b.freed; });
-      if (live == 0) return;
-      note(std::to_string(live) + " device allocations were not freed");
+      const size_t pinned = registry<Pinned*>().size();
+      if (live == 0 && pinned == 0) return;
+      note(std::to_string(live) + " device and " + std::to_string(pinned) + " pinned allocations were not freed");
       _Exit(99);
     });
   }
@@ -136,13 +142,19 @@ CUstream_st* next_stream(CUstream_st* target) {
     if (s != target) return s;
   return needed;
 }
+void step(CUstream_st* s) {
+  CUstream_st* const next = next_stream(s);
+  const StreamItem item = std::move(next->queue.front());
+  next->queue.pop_front();
+  if (item.work) item.work();
+}
 void drain(CUstream_st* s) {
-  while (!s->queue.empty()) {
-    CUstream_st* const next = next_stream(s);
-    const StreamItem item = std::move(next->queue.front());
-    next->queue.pop_front();
-    if (item.work) item.work();
-  }
+  while (!s->queue.empty()) step(s);
+}
+Pinned* pinned_at(const char* p) {
+  for (Pinned* b : registry<Pinned*>())
+    if (p >= b->p && p < b->p + b->size) return b;
+  return nullptr;
 }
 void drain_all() {
   drain(&null_stream);
@@ -194,6 +206,12 @@ size_t dynamic_shared_limit(const void* kernel) {
 }  // namespace coc
 
 using namespace coc;
+
+/// For tests, found with dlsym: how many calls so far waited for the device, or might have on a real one.
+extern "C" __attribute__((visibility("default"))) unsigned long coc_sync_count() {
+  return sync_count;
+}
+
 #define ENTER(api)                                                         \
   do {                                                                     \
     cudaError_t injected_error = cudaSuccess;                              \
@@ -223,12 +241,14 @@ cudaError_t cudaMalloc(void** p, size_t n) {
   blocks().push_back({c, n, false});
   if (guard && device_depth == 0) mprotect(range, high, PROT_NONE);
   *p = c;
+  ++sync_count;  // it may wait
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
   ENTER(cudaFree);
   if (!p) return cudaSuccess;
   drain_all();  // cudaFree synchronises
+  ++sync_count;
   Block* b = block_at(static_cast<char*>(p));
   if (!b || b->p != p || b->freed) {
     note(b && b->p == p ? "cudaFree: freed twice" : "cudaFree: not a device allocation");
@@ -246,6 +266,30 @@ cudaError_t cudaFree(void* p) {
   live_bytes -= b->size;
   return cudaSuccess;
 }
+cudaError_t cudaMallocHost(void** p, size_t n) {
+  ENTER(cudaMallocHost);
+  *p = nullptr;
+  if (n == 0) return cudaSuccess;
+  ++sync_count;  // it may wait
+  registry<Pinned*>().push_back(new Pinned{new char[n], n, 0});
+  *p = memset(registry<Pinned*>().back()->p, 0xff, n);
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* p) {
+  ENTER(cudaFreeHost);
+  if (!p) return cudaSuccess;
+  ++sync_count;  // it may wait; nothing says that it does
+  Pinned* b = pinned_at(static_cast<char*>(p));
+  if (!b || b->p != p) {
+    note("cudaFreeHost: not memory of cudaMallocHost");
+    return set_error(cudaErrorInvalidValue);
+  }
+  if (b->reads > 0) fail("", 0, "cudaFreeHost: %d pending copies read this memory", b->reads);
+  std::erase(registry<Pinned*>(), b);
+  delete[] b->p;
+  delete b;
+  return cudaSuccess;
+}
 cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kind, cudaStream_t stream) {
   ENTER(cudaMemcpyAsync);
   if (n == 0) return cudaSuccess;
@@ -256,8 +300,23 @@ cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kin
     note("cudaMemcpy of " + std::to_string(n) + " bytes: wrong direction, or beyond an allocation");
     return set_error(cudaErrorInvalidValue);
   }
-  if (to_device && !from_device) {  // a pageable source is staged before the call returns
-    const auto* c = static_cast<const char*>(s);
+  const auto* c = static_cast<const char*>(s);
+  if (Pinned* b = to_device && !from_device ? pinned_at(c) : nullptr) {  // read when it is its turn, not before
+    if (n > static_cast<size_t>(b->p + b->size - c)) {
+      note("cudaMemcpy of " + std::to_string(n) + " bytes: beyond an allocation of cudaMallocHost");
+      return set_error(cudaErrorInvalidValue);
+    }
+    ++b->reads;
+    enqueue(stream, [=] {
+      const DeviceScope on_device;
+      memcpy(d, s, n);
+      --b->reads;
+    });
+    return cudaSuccess;
+  }
+  // Pageable memory: the call may wait. A source is staged before it returns.
+  if (to_device != from_device && !(from_device && pinned_at(static_cast<char*>(d)))) ++sync_count;
+  if (to_device && !from_device) {
     const auto staged = std::make_shared<std::vector<char>>(c, c + n);
     enqueue(stream, [=] {
       const DeviceScope on_device;
@@ -292,11 +351,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   ENTER(cudaStreamSynchronize);
+  ++sync_count;
   drain(real(s));
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
   ENTER(cudaStreamDestroy);
+  ++sync_count;
   drain(real(s));
   std::erase(registry<CUstream_st*>(), s);
   delete s;
@@ -334,12 +395,15 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
 }
 cudaError_t cudaDeviceSynchronize(void) {
   ENTER(cudaDeviceSynchronize);
+  ++sync_count;
   drain_all();
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   ENTER(cudaEventSynchronize);
-  if (auto* in = real(e)->state->in) drain(in);
+  ++sync_count;
+  const auto state = real(e)->state;
+  while (state->done < state->recorded) step(state->in);  // and no further
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
@@ -350,6 +414,12 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
   }
   *ms = std::chrono::duration<float, std::milli>(b->state->time - a->state->time).count();
   return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  ENTER(cudaEventQuery);
+  const auto state = real(e)->state;
+  return state->done == state->recorded ? cudaSuccess : set_error(cudaErrorNotReady);
 }
 
 cudaError_t cudaGetDeviceCount(int* n) {
@@ -428,6 +498,12 @@ const char* cudaGetErrorName(cudaError_t e) {
       return "cudaErrorInvalidDevice";
     case cudaErrorInvalidResourceHandle:
       return "cudaErrorInvalidResourceHandle";
+      cudaError_t cudaEventQuery(cudaEvent_t e) {
+        ENTER(cudaEventQuery);
+        const auto state = real(e)->state;
+        return state->done == state->recorded ? cudaSuccess : set_error(cudaErrorNotReady);
+      }
+
     default:
       return "cudaError(other)";
   }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training and generation on a backend with memory of its own: the CUDA sources on the emulated device. The same graph,
 // arena and schedules as on the CPU; numbers within rounding of the CPU's, and equal among themselves.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 
 #include "finetune/train/generator.h"
 #include "finetune/train/trainer.h"
+#include "kernels/error.h"
 #include "model_testing.h"
 
 using namespace bantam;
@@ -62,6 +65,16 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 const std::string kDevice = BANTAM_CUDA_ON_CPU;
+
+// How many of the calls that f makes wait for the device, or may on a real one.
+unsigned long waits(const std::function<void()>& f) {
+  static const auto count =
+      reinterpret_cast<unsigned long (*)()>(dlsym(dlopen(kDevice.c_str(), RTLD_NOW | RTLD_NOLOAD), "coc_sync_count"));
+  REQUIRE((count != nullptr));
+  const unsigned long before = count();
+  f();
+  return count() - before;
+}
 
 }  // namespace
 
@@ -199,6 +212,109 @@ TEST_CASE("decoded weights: numbers are the same with any memory for them, and m
     Run off({}, lora, options(CheckpointMode::off, 0));
     CHECK(off.run() == want);
     CHECK(off.decodes < two.decodes);  // nothing is recomputed
+  }
+}
+
+TEST_CASE("nothing waits for the device within a step; its end reads the norm, then the losses") {
+  const ModelConfig c = small();
+  const auto model = tiny_model(c);
+  AdapterSet adapters = random_adapters(c, {.r = 4, .lora_alpha = 8, .lora_dropout = 0.1});
+  const auto samples = random_samples(c, {13, 7, 9, 2});
+  Context ctx({.num_threads = 1, .backend = kDevice});
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    CAPTURE(name_of(dtype));
+    Trainer t(ctx, model, adapters, {.dtype = dtype, .checkpointing = {CheckpointMode::full, {}}}, 22);
+    const StepBatch batch = make_step(samples, {{0, 2}, {1}, {3}});
+    const double scale = 1 / batch.total_weight;
+    t.train_step(batch, 0, 1e-3, 0);  // scratch and staging grow here
+    double some = 0;
+    const DeviceBuffer memory(ctx.backend(), sizeof some, "a number");
+    const unsigned long one_read = waits([&] { memory.download(&some, sizeof some); });
+    CHECK(one_read > 0);
+
+    t.begin_step();
+    CHECK(waits([&] {
+            for (const Batch& b : batch.micro) t.accumulate_async(b, scale, 0);
+          }) == 0);
+    double sum = 0, apart = 0;
+    CHECK(waits([&] { sum = t.take_losses(); }) == one_read);
+    CHECK(waits([&] { CHECK(t.update(1, 0).grad_norm > 0); }) == one_read);  // a rate of 0: the losses stay
+    for (const Batch& b : batch.micro) CHECK(waits([&] { apart += t.accumulate(b, scale, 0); }) == one_read);
+    CHECK(sum == apart);
+    CHECK(waits([&] { CHECK(t.train_step(batch, 2, 1e-3, 0).loss == sum / batch.total_weight); }) == 2 * one_read);
+    CHECK(waits([&] { CHECK(t.take_losses() == 0); }) == 0);
+  }
+}
+
+TEST_CASE("losses of more micro-batches than fit on the device add up in order") {
+  const ModelConfig c = small();
+  const auto model = tiny_model(c);
+  for (const std::string& backend : {std::string(), kDevice}) {
+    CAPTURE(backend);
+    AdapterSet adapters = random_adapters(c, {.r = 2});
+    const auto samples = random_samples(c, {13, 7, 9, 2});
+    Context ctx({.num_threads = 1, .backend = backend});
+    Trainer t(ctx, model, adapters, {.dtype = DType::f32}, 13);
+    double apart = 0;
+    t.begin_step();
+    for (int k = 0; k < 50; ++k) {
+      const Batch b = make_batch(samples, {k % 4});
+      apart += t.accumulate(b, 1, 0);
+      t.accumulate_async(b, 1, 0);
+    }
+    CHECK(t.take_losses() == apart);
+    t.accumulate_async(make_batch(samples, {0}), 1, 0);
+    t.begin_step();
+    CHECK(t.take_losses() == 0);
+  }
+}
+
+TEST_CASE("a gradient that is not finite changes nothing on the device, and the step says so") {
+  const ModelConfig c = small();
+  const auto model = tiny_model(c);
+  AdapterSet adapters = random_adapters(c, {.r = 2});
+  adapters.values()[3] = INFINITY;
+  const std::vector<float> before(adapters.values().begin(), adapters.values().end());
+  const auto samples = random_samples(c, {9});
+  Context ctx({.num_threads = 1, .backend = kDevice});
+  Trainer t(ctx, model, adapters, {.dtype = DType::f32}, 9);
+  const StepResult r = t.train_step(make_step(samples, {{0}}), 0, 1e-3, 0);
+  CHECK(r.skipped);
+  t.fetch();
+  CHECK(std::equal(before.begin(), before.end(), adapters.values().begin()));
+  for (const float m : adapters.exp_avg()) CHECK(m == 0);
+}
+
+TEST_CASE("ids and labels outside the vocabulary are refused before anything runs, on every backend") {
+  const ModelConfig c = small();
+  const auto model = tiny_model(c);
+  for (const std::string& backend : {std::string(), kDevice}) {
+    CAPTURE(backend);
+    AdapterSet adapters = random_adapters(c, {.r = 2});
+    const auto samples = random_samples(c, {9, 5});
+    Context ctx({.num_threads = 1, .backend = backend});
+    Trainer t(ctx, model, adapters, {.dtype = DType::f32}, 14);
+    Generator g(ctx, model, &adapters, DType::f32, 20);
+    for (const int32_t bad : {97, -1}) {
+      Batch ids = make_batch(samples, {0, 1}), labels = ids;
+      ids.ids[11] = bad;
+      labels.labels[12] = bad;
+      const std::string want_id =
+          str("micro-batch: position 11: token id ", bad, ", but the table has 97 rows (expected 0 to 96)");
+      const std::string want_label =
+          str("micro-batch: the label of row 12 of 14 is ", bad, ", expected 0 .. 96 (a vocabulary of 97) or -100");
+      CHECK_THROWS_WITH_AS(t.accumulate(ids, 1, 0), want_id.c_str(), Error);
+      CHECK_THROWS_WITH_AS(t.accumulate_async(ids, 1, 0), want_id.c_str(), Error);
+      CHECK_THROWS_WITH_AS(t.evaluate(ids), want_id.c_str(), Error);
+      CHECK_THROWS_WITH_AS(t.accumulate(labels, 1, 0), doctest::Contains(want_label.c_str()), Error);
+      CHECK_THROWS_WITH_AS(t.evaluate(labels), doctest::Contains(want_label.c_str()), Error);
+      const std::vector<int32_t> prompt = {3, bad, 5};
+      const std::string want_token =
+          str("generation: position 1: token id ", bad, ", but the table has 97 rows (expected 0 to 96)");
+      CHECK_THROWS_WITH_AS(g.append(prompt), want_token.c_str(), Error);
+      CHECK_THROWS_WITH_AS(g.logits(prompt), want_token.c_str(), Error);
+      CHECK(g.length() == 0);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "kernels/adamw.h"
 #include "kernels/cross_entropy.h"
@@ -27,26 +28,29 @@ struct Adamw {
     return {{param.begin() + first, param.end()}, {m.begin() + first, m.end()}, {v.begin() + first, v.end()}};
   }
 };
+struct Clip {  // a sum of squares, and the norm that is allowed; nothing: no sum is given
+  std::optional<double> squares = 16.0;
+  double max = 1;
+};
 // One step of all but the last `left` elements, which begin `offset` elements after an aligned address, NaN all around.
 Adamw adamw_step(Context& ctx, const Adamw& s, const std::vector<float>& grad, int64_t step, int64_t offset,
-                 int64_t left = 0) {
+                 int64_t left = 0, const Clip& clip = {}) {
   const auto n = static_cast<int64_t>(grad.size());
   const auto device = [&](const std::vector<float>& x) {
     return std::make_unique<DeviceMatrix>(ctx, DType::f32, 1, n, x, n + 9, offset);
   };
   const auto param = device(s.param), g = device(grad), m = device(s.m), v = device(s.v);
+  const DeviceVector<AdamwScalars> scalars(
+      ctx, {adamw_scalars({.step = step, .lr = 3e-4, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.01})});
+  const DeviceVector<double> squares(ctx, std::vector<double>{clip.squares.value_or(0)});
   adamw(ctx, {.param = param->view().row<float>(0),
               .grad = g->view().row<float>(0),
               .m = m->view().row<float>(0),
               .v = v->view().row<float>(0),
               .n = n - left,
-              .step = step,
-              .lr = 3e-4,
-              .beta1 = 0.8,
-              .beta2 = 0.99,
-              .eps = 1e-6,
-              .weight_decay = 0.01,
-              .grad_scale = 0.25f});
+              .scalars = scalars.get(),
+              .sum_of_squares = clip.squares ? squares.get() : nullptr,
+              .max_grad_norm = clip.max});
   CHECK(g->host() == grad);
   return {param->host(), m->host(), v->host()};
 }
@@ -97,20 +101,47 @@ TEST_CASE("adamw") {
   });
 }
 
+TEST_CASE("adamw clips by the norm it is given, as the host would, and a norm that is not finite changes nothing") {
+  on_each_backend([](Context& ctx) {
+    constexpr int64_t kN = 2051;  // more than one block
+    const auto grad = random_values(kN, 1, 3.0f);
+    Adamw start{random_values(kN, 2, 2.0f), random_values(kN, 3), random_values(kN, 4)};
+    for (float& x : start.v) x *= x;
+    const auto with = [&](const Clip& clip) { return adamw_step(ctx, start, grad, 3, 0, 0, clip); };
+    const Adamw whole = with({std::nullopt, 0});
+    CHECK(with({7.5, 0}) == whole);               // clipping is off
+    CHECK(with({7.5, std::sqrt(7.5)}) == whole);  // the norm is just allowed
+    CHECK(with({0.0, 1}) == whole);
+    CHECK_FALSE(with({7.5, 2.5}) == whole);
+    for (const auto& [squares, max] : {std::pair{7.5, 2.5}, {1e-3, 1e-2}, {3e75, 1.0}, {0.3, 0.1}}) {
+      CAPTURE(squares);
+      std::vector<float> scaled = grad;
+      const auto clip = static_cast<float>(max / std::sqrt(squares));
+      for (float& x : scaled) x *= clip;
+      CHECK(with({squares, max}) == adamw_step(ctx, start, scaled, 3, 0, 0, {std::nullopt, 0}));
+    }
+    constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+    for (const double squares : {kInf, kNaN, -1.0})
+      for (const double max : {0.0, 1.0}) CHECK(with({squares, max}) == start);
+  });
+}
+
 // ---- grad_norm
 
 double sum_of_squares(Context& ctx, const std::vector<float>& grad, int64_t offset = 0) {
   const auto n = static_cast<int64_t>(grad.size());
   const DeviceMatrix g(ctx, DType::f32, 1, n, grad, n + 9, offset);
-  double sum = -1;
-  grad_norm(ctx, {.grad = g.view().row<float>(0), .n = n, .sum_of_squares = &sum});
-  return sum;
+  const DeviceVector<double> sum(ctx, 1);
+  grad_norm(ctx, {.grad = g.view().row<float>(0), .n = n, .sum_of_squares = sum.get()});
+  return sum.host()[0];
 }
 
 TEST_CASE("grad_norm") {
   on_each_backend([](Context& ctx) {
-    constexpr size_t kSlice = 65536;
-    for (const int64_t n : {0, 1, 3, 4, 17, 63, 65, 1023, 1025, 65536, 65537, 140001, 200003, 330001}) {
+    constexpr int64_t kSlice = 65536, kManySlices = 257 * kSlice + 5;  // more than a block adds up at once
+    for (const int64_t n :
+         {int64_t{0}, int64_t{1}, int64_t{3}, int64_t{4}, int64_t{17}, int64_t{63}, int64_t{65}, int64_t{1023},
+          int64_t{1025}, kSlice, kSlice + 1, int64_t{140001}, int64_t{200003}, int64_t{330001}, kManySlices}) {
       CAPTURE(n);
       auto grad = random_values(n, 5, 10.0f);
       for (float& x : grad) x = x * x * x;  // of many sizes: each addition rounds
@@ -118,14 +149,16 @@ TEST_CASE("grad_norm") {
       for (const float x : grad) want += static_cast<long double>(x) * x;
       const double got = sum_of_squares(ctx, grad);
       CHECK(std::fabs(got - static_cast<double>(want)) <= tolerance::grad_norm(n) * static_cast<double>(want));
-      CHECK(sum_of_squares(ctx, grad) == got);
-      CHECK(sum_of_squares(ctx, grad, 1) == got);
       double in_order = 0;
-      for (size_t i = 0; i < grad.size(); i += kSlice) {
-        const auto begin = grad.begin() + static_cast<std::ptrdiff_t>(i);
-        in_order += sum_of_squares(ctx, {begin, begin + std::min<std::ptrdiff_t>(kSlice, grad.end() - begin)});
+      for (auto at = grad.begin(); at < grad.end();) {
+        const auto end = at + std::min<std::ptrdiff_t>(kSlice, grad.end() - at);
+        in_order += sum_of_squares(ctx, {at, end});
+        at = end;
       }
       CHECK(in_order == got);
+      if (n == kManySlices) continue;
+      CHECK(sum_of_squares(ctx, grad) == got);
+      CHECK(sum_of_squares(ctx, grad, 1) == got);
     }
     std::vector<float> large(70000, 3e38f);
     CHECK(sum_of_squares(ctx, large) == doctest::Approx(70000 * 9e76).epsilon(1e-6));

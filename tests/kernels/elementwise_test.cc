@@ -44,14 +44,9 @@ TEST_CASE("adamw gives the numbers of torch.optim.AdamW") {
   const float want_m[4] = {0.0511000045f, -0.0117000006f, -0.000238999986f, 0.259000003f};
   const float want_v[4] = {0.000589890056f, 4.2417545e-05f, 2.99940019e-08f, 0.0170295164f};
   for (int step = 0; step < 3; ++step) {
-    adamw(context(), {.param = p.data(),
-                      .grad = grads[step],
-                      .m = m.data(),
-                      .v = v.data(),
-                      .n = 4,
-                      .step = step + 1,
-                      .lr = 1e-2,
-                      .weight_decay = 0.1});
+    const AdamwScalars scalars = adamw_scalars({.step = step + 1, .lr = 1e-2, .weight_decay = 0.1});
+    adamw(context(),
+          {.param = p.data(), .grad = grads[step], .m = m.data(), .v = v.data(), .n = 4, .scalars = &scalars});
     // Both round in f32, in another order: each step moves the parameter's last bit by one or two.
     for (int i = 0; i < 4; ++i)
       CHECK(std::abs(p[i] - want[step][i]) <=
@@ -70,6 +65,9 @@ TEST_CASE("adamw equals the reference in double, for any number of threads") {
     std::vector<float> v0 = random.vector(n);
     for (float& x : v0) x = x * x;
     if (n > 2) v0[1] = 0;
+    const AdamwScalars scalars =
+        adamw_scalars({.step = 17, .lr = 3e-4, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.01});
+    const double squares = 16;  // a norm of 4, of which 1 is allowed
     std::vector<float> first;
     for (const int threads : {1, 2, 3, 7}) {
       std::vector<float> p = p0, m = m0, v = v0;
@@ -78,13 +76,9 @@ TEST_CASE("adamw equals the reference in double, for any number of threads") {
                                .m = m.data(),
                                .v = v.data(),
                                .n = n,
-                               .step = 17,
-                               .lr = 3e-4,
-                               .beta1 = 0.8,
-                               .beta2 = 0.99,
-                               .eps = 1e-6,
-                               .weight_decay = 0.01,
-                               .grad_scale = 0.25f});
+                               .scalars = &scalars,
+                               .sum_of_squares = &squares,
+                               .max_grad_norm = 1});
       if (!first.empty()) {
         CHECK(p == first);
         continue;
@@ -112,15 +106,28 @@ TEST_CASE("adamw equals the reference in double, for any number of threads") {
 
 TEST_CASE("adamw: wrong arguments; zero elements are nothing to do") {
   std::vector<float> x(4, 1);
-  const auto with = [&](int64_t step, double beta2, const float* grad) {
-    return error_of(ErrorCode::internal, [&] {
-      adamw(context(),
-            {.param = x.data(), .grad = grad, .m = x.data(), .v = x.data(), .n = 4, .step = step, .beta2 = beta2});
-    });
+  const auto of_step = [](const AdamwStep& step) {
+    return error_of(ErrorCode::internal, [&] { adamw_scalars(step); });
   };
-  CHECK(with(0, 0.999, x.data()) == "adamw: step must be at least 1, got 0");
-  CHECK(with(1, 1, x.data()) == "adamw: beta2 must be in [0, 1), got 1");
-  CHECK(with(1, 0.9, nullptr) == "adamw: grad is null, expected data");
+  CHECK(of_step({.step = 0}) == "adamw: step must be at least 1, got 0");
+  CHECK(of_step({.beta1 = -0.5}) == "adamw: beta1 must be in [0, 1), got -0.5");
+  CHECK(of_step({.beta2 = 1}) == "adamw: beta2 must be in [0, 1), got 1");
+  CHECK(of_step({.eps = -1}) == "adamw: eps must be at least 0, got -1");
+  const AdamwScalars scalars = adamw_scalars({});
+  const auto of = [](const AdamwArgs& args) { return error_of(ErrorCode::internal, [&] { adamw(context(), args); }); };
+  const AdamwArgs good{.param = x.data(), .grad = x.data(), .m = x.data(), .v = x.data(), .n = 4, .scalars = &scalars};
+  AdamwArgs args = good;
+  args.grad = nullptr;
+  CHECK(of(args) == "adamw: grad is null, expected data");
+  args = good;
+  args.scalars = nullptr;
+  CHECK(of(args) == "adamw: scalars is null, expected data");
+  args = good;
+  args.max_grad_norm = 1;
+  CHECK(of(args) == "adamw: sum_of_squares is null, expected data");
+  args.max_grad_norm = -1;
+  CHECK(of(args) == "adamw: max_grad_norm must be at least 0, got -1");
+  CHECK(x == std::vector<float>(4, 1));
   adamw(context(), {.n = 0});
 }
 

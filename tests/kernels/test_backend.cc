@@ -14,6 +14,7 @@ extern "C" const bantam::Backend* bantam_backend(int abi) {
     b.allocate = [](size_t bytes) { return std::malloc(bytes); };
     b.release = [](void* p) { std::free(p); };
     b.upload = [](void* d, const void* h, size_t bytes) { std::memcpy(d, h, bytes); };
+    b.upload_async = b.upload;
     b.download = [](void* h, const void* d, size_t bytes) { std::memcpy(h, d, bytes); };
     b.fill = [](void* d, int byte, size_t bytes) { std::memset(d, byte, bytes); };
     return b;
