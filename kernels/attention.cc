@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention.h"
 
+#include <cmath>
+
 #include "attention_tiles.h"
 #include "backend.h"
 #include "error.h"
@@ -15,6 +17,8 @@ void check_shape(const detail::OpCheck& check, const AttentionShape& s) {
   check.that(s.heads >= 1 && s.heads % s.kv_heads == 0, "heads must be a multiple of kv_heads", s.heads);
   check.that(s.head_dim >= 1 && s.head_dim <= kMaxHeadDim, "head_dim must be in 1 .. 512", s.head_dim);
   check.that(s.num_seqs >= 1, "num_seqs must be at least 1 where there are rows", s.num_seqs);
+  check.that(s.window >= 0, "window must be at least 0", s.window);
+  check.that(s.softcap >= 0 && std::isfinite(s.softcap), "softcap must be finite and at least 0", double{s.softcap});
   check.present("cu_q", s.cu_q);
   check.present("cu_k", s.cu_k);
 }

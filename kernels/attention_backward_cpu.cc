@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward of the CPU attention in two passes over the scores, no value written by two tasks. With
-//   p = exp(scale * s - lse),  ds = p * (dout v^T - delta):
+//   p = exp(score - lse),  ds = p * (dout v^T - delta) * slope of the softcap:
 // pass 1, columns are queries: dq = scale * ds k, over tiles of keys in order;
 // pass 2, columns are keys:    dv = p^T dout, dk = scale * ds^T q, over the group's heads and tiles of queries in
 // order.
@@ -48,6 +48,7 @@ class QueryPass {
 
   void run(const SequenceBlock& block, int64_t kv_head, int64_t head, int64_t heads) {
     const int64_t start = args_.shape.cu_q[block.seq], width = tiles_.width, seen = block.first + block.count;
+    const int64_t first_seen = std::max<int64_t>(0, block.first + 1 - window_of(args_.shape));
     const int64_t per_head = (block.count + width - 1) / width, panels = heads * per_head;
     states_ = static_cast<char*>(ScratchCursor(cursor_).take(static_cast<size_t>(panels) * layout_.bytes));
     const auto each = [&](auto f) {
@@ -58,7 +59,7 @@ class QueryPass {
     };
     each([&](int64_t i, int64_t h, int64_t first, int64_t count) { open(state(i), h, start + first, count); });
     const ConstTensorView k = args_.k.columns(kv_head * d_, d_), v = args_.v.columns(kv_head * d_, d_);
-    for (int64_t k0 = 0; k0 < seen; k0 += tiles_.keys) {
+    for (int64_t k0 = first_seen / tiles_.keys * tiles_.keys; k0 < seen; k0 += tiles_.keys) {
       const int64_t keys = std::min(tiles_.keys, seen - k0);
       engine_.pack_a(args_.math, k, false, start + k0, keys, 0, d_, keys_);
       engine_.pack_a(args_.math, v, false, start + k0, keys, 0, d_, values_);
@@ -95,10 +96,12 @@ class QueryPass {
 
   void step(const State& st, int64_t edge, int64_t count, int64_t keys) {
     const int64_t width = tiles_.width, rows = std::min(keys, edge + count);
-    if (rows <= 0) return;
+    const Band band{edge, 1, window_of(args_.shape)};
+    if (rows <= 0 || keys <= edge + 1 - band.window) return;
     engine_.multiply(args_.math, rows, count, d_, keys_, st.q, scores_, width, false);
     engine_.multiply(args_.math, rows, count, d_, values_, st.dout, products_, width, false);
-    score_gradient_by_column(scores_, products_, rows, keys, width, {edge, 1}, args_.shape.scale, st.lse, st.delta);
+    score_gradient_by_column(scores_, products_, rows, keys, width, band, {args_.shape.scale, args_.shape.softcap},
+                             st.lse, st.delta);
     const ConstTensorView ds(scores_, DType::f32, keys, count, width);
     engine_.pack_b(args_.math, ds, BLayout::nn, 0, count, 0, keys, packed_);
     engine_.multiply(args_.math, d_, count, keys, keys_t_, packed_, st.dq, width, true);
@@ -143,10 +146,11 @@ class KeyPass {
     const AttentionShape& shape = args_.shape;
     const int64_t start = shape.cu_q[block.seq], length = shape.cu_q[block.seq + 1] - start, width = tiles_.width;
     const int64_t group = shape.heads / shape.kv_heads, panels = (block.count + width - 1) / width;
+    const int64_t end = std::min(length, block.first + block.count - 1 + window_of(shape));  // of queries that see it
     const auto count_of = [&](int64_t i) { return std::min(width, block.count - i * width); };
     for (int64_t i = 0; i < panels; ++i) open(state(i), kv_head, start + block.first + i * width, count_of(i));
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-      for (int64_t q0 = block.first / tiles_.queries * tiles_.queries; q0 < length; q0 += tiles_.queries) {
+      for (int64_t q0 = block.first / tiles_.queries * tiles_.queries; q0 < end; q0 += tiles_.queries) {
         const int64_t queries = std::min(tiles_.queries, length - q0);
         pack_queries(head, start + q0, queries);
         for (int64_t i = 0; i < panels; ++i) step(state(i), q0 - (block.first + i * width), count_of(i), queries);
@@ -192,13 +196,15 @@ class KeyPass {
     }
   }
 
-  // Query r of the tile sees column c if c <= edge + r.
+  // Query r of the tile sees the window's columns up to edge + r.
   void step(const State& st, int64_t edge, int64_t count, int64_t queries) {
-    if (edge + queries <= 0) return;
     const int64_t width = tiles_.width;
+    const Band band{edge, 1, window_of(args_.shape)};
+    if (edge + queries <= 0 || count <= edge + 1 - band.window) return;
     engine_.multiply(args_.math, queries, count, d_, q_, st.k, scores_, width, false);
     engine_.multiply(args_.math, queries, count, d_, dout_, st.v, products_, width, false);
-    score_gradient_by_row(scores_, products_, queries, width, edge, args_.shape.scale, lse_, delta_);
+    score_gradient_by_row(scores_, products_, queries, width, band, {args_.shape.scale, args_.shape.softcap}, lse_,
+                          delta_);
     accumulate(dout_t_, scores_, count, queries, st.dv);
     accumulate(q_t_, products_, count, queries, st.dk);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward of the attention in two passes over the scores, no value written by two blocks. With
-//   p = exp(scale * s - lse),  ds = p * (dout v^T - delta),  delta = rowsum(dout * o):
+//   p = exp(score - lse),  ds = p * (dout v^T - delta) * slope of the softcap,  delta = rowsum(dout * o):
 // pass 1, rows are queries: dq = scale * ds k, over tiles of keys in order;
 // pass 2, rows are keys:    dv = p^T dout, dk = scale * ds^T q, over the group's heads and tiles of queries in order.
 #include "cuda/cu_portable.cuh"
@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     CU_UNROLL
     for (int c = 0; c < D / kSide; ++c) sums[i][c] = 0.0f;
   }
-  const int seen = rows.last_key(kRows - 1) < s.keys ? rows.last_key(kRows - 1) + 1 : s.keys;
-  for (int key0 = 0; key0 < seen; key0 += kKeys) {
+  const int seen = rows.end_key(0, kRows, s.keys);
+  for (int key0 = rows.first_key(0, layout.window) / kKeys * kKeys; key0 < seen; key0 += kKeys) {
     const auto key_at = [&](int64_t stride) {
       return [=](int r) {
         return key0 + r < s.keys ? (s.k_row + key0 + r) * stride + static_cast<int64_t>(kv_head) * width : -1;
@@ -86,9 +86,12 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     multiply_nt<D, R, C>(queries, keys, width, p);
     CU_UNROLL
     for (int i = 0; i < R; ++i) CU_UNROLL
-    for (int j = 0; j < C; ++j)
-      ds[i][j] = key0 + x + kSide * j <= last[i] ? expf(layout.scale * p[i][j] - row_lse[i]) * (ds[i][j] - row_delta[i])
-                                                 : 0.0f;
+    for (int j = 0; j < C; ++j) {
+      const int key = key0 + x + kSide * j;
+      const Score score = score_of(layout, p[i][j]);
+      const bool sees = key <= last[i] && key > last[i] - layout.window;
+      ds[i][j] = sees ? expf(score.value - row_lse[i]) * (ds[i][j] - row_delta[i]) * score.slope : 0.0f;
+    }
     store_weights(weights, ds);
     multiply_nn<D, R, kKeys>(weights, keys, sums);
   }
@@ -131,9 +134,11 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   CU_UNROLL
   for (int i = 0; i < R; ++i) CU_UNROLL
   for (int c = 0; c < D / kSide; ++c) dk_sums[i][c] = dv_sums[i][c] = 0.0f;
+  const int after = key0 + kKeys - 1 + layout.window;  // the first query that sees none of these keys
+  const int end = after < s.queries ? after : s.queries;
   for (int g = 0; g < layout.group; ++g) {
     const int head = kv_head * layout.group + g;
-    for (int query0 = key0; query0 < s.queries; query0 += kQueries) {
+    for (int query0 = key0; query0 < end; query0 += kQueries) {
       __syncthreads();  // the last queries have been read
       load_tile<D, kQueries>(q, layout.q, width, row_at(query0, head, layout.q.stride), queries);
       load_tile<D, kQueries>(dout, dout_layout, width, row_at(query0, head, dout_layout.stride), douts);
@@ -149,9 +154,11 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
         const float query_delta = inside ? delta[(s.q_row + query) * delta_stride + head] : 0.0f;
         CU_UNROLL
         for (int i = 0; i < R; ++i) {
-          const bool sees = inside && key0 + y * R + i <= query;
-          p[i][j] = sees ? expf(layout.scale * p[i][j] - query_lse) : 0.0f;
-          ds[i][j] = sees ? p[i][j] * (ds[i][j] - query_delta) : 0.0f;
+          const int key = key0 + y * R + i;
+          const bool sees = inside && key <= query && key > query - layout.window;
+          const Score score = score_of(layout, p[i][j]);
+          p[i][j] = sees ? expf(score.value - query_lse) : 0.0f;
+          ds[i][j] = sees ? p[i][j] * (ds[i][j] - query_delta) * score.slope : 0.0f;
         }
       }
       store_weights(weights, p);
@@ -200,16 +207,17 @@ void run_dkv(const AttentionBackwardArgs& args) {
 
 void attention_backward(Context&, const AttentionBackwardArgs& args) {
   const AttentionShape& s = args.shape;
-  with_tile_width(s.head_dim, [&]<int D>() {
-    with_float_type(args.o.dtype, [&]<class O>() {
-      with_float_type(args.dout.dtype, [&]<class Dout>() {
-        launch(attention_delta_kernel<O, Dout>, blocks_for(args.q.rows * s.heads, kAttentionThreads / 32),
-               kAttentionThreads, 0, static_cast<const O*>(args.o.data), row_layout(args.o, s.head_dim),
-               static_cast<const Dout*>(args.dout.data), row_layout(args.dout, s.head_dim),
-               static_cast<float*>(args.delta.data), args.delta.stride, args.q.rows, static_cast<int>(s.heads),
-               static_cast<int>(s.head_dim));
-      });
+  with_float_type(args.o.dtype, [&]<class O>() {
+    with_float_type(args.dout.dtype, [&]<class Dout>() {
+      launch(attention_delta_kernel<O, Dout>, blocks_for(args.q.rows * s.heads, kAttentionThreads / 32),
+             kAttentionThreads, 0, static_cast<const O*>(args.o.data), row_layout(args.o, s.head_dim),
+             static_cast<const Dout*>(args.dout.data), row_layout(args.dout, s.head_dim),
+             static_cast<float*>(args.delta.data), args.delta.stride, args.q.rows, static_cast<int>(s.heads),
+             static_cast<int>(s.head_dim));
     });
+  });
+  if (attention_on_tensor_cores(args.q.dtype, args.math)) return attention_mma_backward(args);
+  with_tile_width(s.head_dim, [&]<int D>() {
     // Shared memory stays below the 99 KiB of the smallest devices.
     run_dq<D, D <= 128 ? 4 : 1, 2>(args);
     if constexpr (D == 64)

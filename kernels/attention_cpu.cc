@@ -46,7 +46,8 @@ class ForwardTask {
     const int64_t q_row = shape.cu_q[block.seq], k_row = shape.cu_k[block.seq];
     const int64_t queries = shape.cu_q[block.seq + 1] - q_row, all_keys = shape.cu_k[block.seq + 1] - k_row;
     const int64_t before = all_keys - queries;  // position of the sequence's first query
-    const int64_t seen = before + block.first + block.count;
+    const int64_t seen = before + block.first + block.count, window = window_of(shape);
+    const int64_t first_seen = std::max<int64_t>(0, before + block.first + 1 - window);
     const bool by_head = queries == 1;
     const int64_t per_head = (block.count + tiles_.width - 1) / tiles_.width;
     const int64_t panels = by_head ? (heads + tiles_.width - 1) / tiles_.width : heads * per_head;
@@ -63,7 +64,7 @@ class ForwardTask {
     char* states = static_cast<char*>(ScratchCursor(cursor_).take(static_cast<size_t>(panels) * panel_bytes_));
     for (int64_t i = 0; i < panels; ++i) open(panel_at(i), states + static_cast<size_t>(i) * panel_bytes_);
     const ConstTensorView k = args_.k.columns(kv_head * d_, d_), v = args_.v.columns(kv_head * d_, d_);
-    for (int64_t k0 = 0; k0 < seen; k0 += tiles_.keys) {
+    for (int64_t k0 = first_seen / tiles_.keys * tiles_.keys; k0 < seen; k0 += tiles_.keys) {
       const int64_t count = std::min(tiles_.keys, seen - k0);
       engine_.pack_a(args_.math, k, false, k_row + k0, count, 0, d_, keys_);
       engine_.pack_a(args_.math, v, true, 0, d_, k_row + k0, count, values_);
@@ -96,11 +97,13 @@ class ForwardTask {
 
   void step(const Panel& p, char* at, int64_t k0, int64_t count) {
     const State st = state(at);
+    const AttentionShape& shape = args_.shape;
     const int64_t width = tiles_.width, rows = std::min(count, p.last_position() + 1 - k0);
-    if (rows <= 0) return;
+    const Band band{p.position - k0, p.by_head ? 0 : 1, window_of(shape)};
+    if (rows <= 0 || count <= band.edge + 1 - band.window) return;  // all later than, or before what its rows see
     engine_.multiply(args_.math, rows, p.count, d_, keys_, st.queries, scores_, width, false);
-    const CausalEdge edge{p.position - k0, p.by_head ? 0 : 1};
-    if (softmax_tile(scores_, rows, count, width, edge, args_.shape.scale, st.max, st.sum, correction_) && k0 > 0)
+    const ScoreRule rule{shape.scale, shape.softcap};
+    if (softmax_tile(scores_, rows, count, width, band, rule, st.max, st.sum, correction_) && k0 > 0)
       scale_columns(st.out, d_, width, correction_);
     const ConstTensorView weights(scores_, DType::f32, count, p.count, width);
     engine_.pack_b(args_.math, weights, BLayout::nn, 0, p.count, 0, count, weights_);

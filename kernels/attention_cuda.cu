@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cu_q and cu_k stay host pointers, as attention.h says (its entry reads them): a few words per sequence travel to the
 // device as kernel arguments, so that no call waits for an upload, and each block finds its sequence by bisection.
-// Math is ignored: products are f32 whatever it is.
+// Products are f32 here; those of bf16 tensors under Math::bf16 run in attention_mma_cuda.cu.
 #include "cuda/cu_portable.cuh"
 // The portable header comes first.
 #include <algorithm>
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     CU_UNROLL
     for (int c = 0; c < D / kSide; ++c) out[i][c] = 0.0f;
   }
-  const int seen = rows.last_key(kRows - 1) < s.keys ? rows.last_key(kRows - 1) + 1 : s.keys;
-  for (int key0 = 0; key0 < seen; key0 += kKeys) {
+  const int seen = rows.end_key(0, kRows, s.keys);
+  for (int key0 = rows.first_key(0, layout.window) / kKeys * kKeys; key0 < seen; key0 += kKeys) {
     const auto key_at = [&](int64_t stride) {
       return [=](int r) {
         return key0 + r < s.keys ? (s.k_row + key0 + r) * stride + static_cast<int64_t>(kv_head) * width : -1;
@@ -70,16 +70,17 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     load_tile<D, kKeys>(v, layout.v, width, key_at(layout.v.stride), keys);
     CU_UNROLL
     for (int i = 0; i < R; ++i) {
-      float m = max[i];
+      const float old = max[i];
+      float m = old;
       CU_UNROLL
       for (int j = 0; j < C; ++j) {
-        // Rounded products are never fused into sums, so that each R gives the same numbers.
-        p[i][j] = key0 + x + kSide * j <= last[i] ? __fmul_rn(layout.scale, p[i][j]) : -INFINITY;
+        const int key = key0 + x + kSide * j;
+        p[i][j] = key <= last[i] && key > last[i] - layout.window ? score_of(layout, p[i][j]).value : -INFINITY;
         m = fmaxf(m, p[i][j]);
       }
-      m = row_max(m);
-      const float correction = expf(max[i] - m);
-      max[i] = m;
+      max[i] = fmaxf(max[i], row_max(m));
+      m = max[i] == -INFINITY ? 0.0f : max[i];  // a row that has seen no key yet: its zeros stay
+      const float correction = expf(old - m);
       sum[i] = __fmul_rn(sum[i], correction);
       CU_UNROLL
       for (int j = 0; j < C; ++j) {
@@ -106,7 +107,9 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 }  // namespace
 
 RowLayout row_layout(const ConstTensorView& t, int64_t head_dim) {
-  return {t.stride, t.dtype == DType::bf16, rows_aligned4(t.data, t.stride, t.dtype) && head_dim % 4 == 0};
+  const bool bf16 = t.dtype == DType::bf16;
+  const bool wide = bf16 && reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.stride % 8 == 0 && head_dim % 8 == 0;
+  return {t.stride, bf16, rows_aligned4(t.data, t.stride, t.dtype) && head_dim % 4 == 0, wide};
 }
 AttentionLayout attention_layout(const AttentionShape& s, const ConstTensorView& q, const ConstTensorView& k,
                                  const ConstTensorView& v) {
@@ -114,7 +117,9 @@ AttentionLayout attention_layout(const AttentionShape& s, const ConstTensorView&
           static_cast<int>(s.kv_heads),
           static_cast<int>(s.heads / s.kv_heads),
           static_cast<int>(s.head_dim),
+          static_cast<int>(s.window > 0 && s.window < kNoWindow ? s.window : kNoWindow),
           s.scale,
+          s.softcap,
           row_layout(q, s.head_dim),
           row_layout(k, s.head_dim),
           row_layout(v, s.head_dim)};
@@ -129,7 +134,7 @@ BlockTable upload_block_table(const AttentionShape& s, int64_t rows_per_query, i
     table.push_back(static_cast<int32_t>(blocks));
     if (i + 1 == n) break;
     const int64_t rows = (int64_t{s.cu_q[i + 1]} - s.cu_q[i]) * rows_per_query;
-    if (rows > INT32_MAX - block_rows)  // kernels count them in 32 bits
+    if (rows > kNoWindow / 2)  // kernels count them in 32 bits, and add a window
       throw Error(ErrorCode::device, str("CUDA: attention: ", rows, " rows of one key head in one sequence"),
                   "use shorter sequences");
     blocks += blocks_for(rows, block_rows);
@@ -158,6 +163,7 @@ void run(const AttentionArgs& args) {
 }  // namespace
 
 void attention(Context&, const AttentionArgs& args) {
+  if (attention_on_tensor_cores(args.q.dtype, args.math)) return attention_mma(args);
   const AttentionShape& s = args.shape;
   int64_t queries = 0;  // of the longest sequence
   for (int64_t i = 0; i < s.num_seqs; ++i) queries = std::max<int64_t>(queries, s.cu_q[i + 1] - s.cu_q[i]);

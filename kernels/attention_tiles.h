@@ -67,25 +67,38 @@ SequenceBlock find_block(const int32_t* cu, int64_t columns, int64_t index);
 /// that would leave threads without work. Changes no number.
 int64_t heads_per_task(const Context& ctx, int64_t blocks, const AttentionShape& shape, int64_t limit);
 
-/// Where a causal edge lies in a tile: lane c sees row r if r <= edge + c * slope, or, seen from rows (`by_row`), if
-/// c <= edge + r. slope is 0 where all columns are heads of one query.
-struct CausalEdge {
+/// Which rows of a tile a lane sees: lane c sees the `window` rows up to edge + c * slope. slope is 0 where all columns
+/// are heads of one query.
+struct Band {
   int64_t edge;
   int64_t slope;
+  int64_t window;
+};
+/// Of a shape without a window.
+inline constexpr int64_t kNoWindow = int64_t{1} << 40;
+inline int64_t window_of(const AttentionShape& s) {
+  return s.window > 0 ? std::min(s.window, kNoWindow) : kNoWindow;
+}
+
+/// The score of a product x of q and k: scale * x, or softcap * tanh(scale * x / softcap) where softcap > 0.
+struct ScoreRule {
+  float scale, softcap;
 };
 
-/// One step of the online softmax on s [rows][width], raw scores in, exp(scale * s - max) out, 0 where unseen; rows
-/// [rows, padded) are zeroed. Updates max and sum [width]; correction[c] = exp(old max - new max).
-/// Returns false when every correction is 1.
-bool softmax_tile(float* s, int64_t rows, int64_t padded, int64_t width, CausalEdge causal, float scale, float* max,
+/// One step of the online softmax on s [rows][width], products in, exp(score - max) out, 0 where unseen; rows
+/// [rows, padded) are zeroed. Updates max and sum [width]; correction[c] = exp(old max - new max), 0 for a lane that
+/// has seen no row yet. Returns false when every correction is 1.
+bool softmax_tile(float* s, int64_t rows, int64_t padded, int64_t width, Band band, ScoreRule rule, float* max,
                   float* sum, float* correction);
 /// x [rows][width] *= factor[c].
 void scale_columns(float* x, int64_t rows, int64_t width, const float* factor);
-/// s = p * (dp - delta[c]) with p = exp(scale * s - lse[c]), 0 where unseen; rows [rows, padded) are zeroed.
-void score_gradient_by_column(float* s, const float* dp, int64_t rows, int64_t padded, int64_t width, CausalEdge causal,
-                              float scale, const float* lse, const float* delta);
-/// s = p = exp(scale * s - lse[r]) and dp = p * (dp - delta[r]), both 0 where lane c > edge + r.
-void score_gradient_by_row(float* s, float* dp, int64_t rows, int64_t width, int64_t edge, float scale,
+/// Gradients are those of the score over `scale`: p * (dp - delta) times the slope of the softcap.
+/// s = that gradient with p = exp(score - lse[c]), 0 where unseen; rows [rows, padded) are zeroed.
+void score_gradient_by_column(float* s, const float* dp, int64_t rows, int64_t padded, int64_t width, Band band,
+                              ScoreRule rule, const float* lse, const float* delta);
+/// s = p = exp(score - lse[r]) and dp = the gradient; rows are queries here, and row r sees the `window` lanes up to
+/// edge + r: elsewhere both are 0. The band's slope is not read.
+void score_gradient_by_row(float* s, float* dp, int64_t rows, int64_t width, Band band, ScoreRule rule,
                            const float* lse, const float* delta);
 /// Row c of y = x[:, c] * factor[c] for c < columns; x is [n][width], rows of y have n elements.
 void store_columns(const float* x, int64_t n, int64_t width, int64_t columns, const float* factor, const TensorView& y);

@@ -1,42 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the attention kernels share: tiles of rows in shared memory, the two products of tiles, and where a block's rows
-// lie. The products are f32 FMA on registers; tensor-core tiles would replace multiply_nt and multiply_nn.
+// f32 tiles of rows in shared memory and their products by FMA on registers: attention of f32 tensors, and of bf16 ones
+// under Math::f32. attention_mma.cuh has the bf16 tiles.
 //
 // A block is 16 x 16 threads. Thread (y, x) owns the rows y * R + i of a tile of scores and their columns x + 16 * j,
 // and of a result of head_dim columns the fours 4 * x + 64 * j: a row belongs to one half of a warp. The order of each
 // sum depends on head_dim and the column tile only, never on R or on the other rows: the row contract.
 #pragma once
-#include "cu_portable.cuh"
+#include "attention_rows.cuh"
 // The portable header comes first.
-#include "../attention.h"
 #include "../error.h"
 
 namespace bantam::cuda {
 
 inline constexpr int kAttentionThreads = 256, kSide = 16;
-
-/// How the rows of a matrix lie in memory; its pointer travels beside it, so that it can be checked.
-struct RowLayout {
-  int64_t stride;
-  bool bf16;
-  bool vector;  ///< each head's row may be read and written four elements at a time
-};
-struct AttentionLayout {
-  int num_seqs, kv_heads, group, head_dim;  // group: query heads per key head
-  float scale;
-  RowLayout q, k, v;
-};
-RowLayout row_layout(const ConstTensorView& t, int64_t head_dim);
-AttentionLayout attention_layout(const AttentionShape& s, const ConstTensorView& q, const ConstTensorView& k,
-                                 const ConstTensorView& v);
-
-/// cu_q, cu_k and the first block of each sequence, on the device, when `rows_per_query` rows for each query are cut
-/// into blocks of `block_rows` that do not cross sequences. Lies in workspace(); nothing waits for the device.
-struct BlockTable {
-  const int32_t* data;
-  int64_t blocks;
-};
-BlockTable upload_block_table(const AttentionShape& s, int64_t rows_per_query, int64_t block_rows);
 
 /// Calls f<D>() with the tile width for head_dim; Error(device) above 256.
 template <class F>
@@ -59,54 +35,6 @@ __device__ __forceinline__ int thread_y() {
   return static_cast<int>(threadIdx.x) / kSide;
 }
 
-/// One block's place in its sequence.
-struct SequenceBlock {
-  int64_t q_row, k_row;  // of the sequence's first query and key
-  int queries, keys;     // of the sequence
-  int index;             // of this block within the sequence
-};
-__device__ __forceinline__ SequenceBlock find_block(const int32_t* __restrict__ table, int num_seqs, int block) {
-  const int32_t *cu_q = table, *cu_k = cu_q + num_seqs + 1, *first = cu_k + num_seqs + 1;
-  int low = 0, high = num_seqs;  // first[low] <= block < first[high]
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (first[middle] <= block ? low : high) = middle;
-  }
-  return {cu_q[low], cu_k[low], cu_q[low + 1] - cu_q[low], cu_k[low + 1] - cu_k[low], block - first[low]};
-}
-
-/// The rows of a query tile: pairs (query, head of one group), the head running faster, so that each tile of keys is
-/// read once for a group, and one query of several heads shares a tile.
-struct QueryRows {
-  int64_t row;            // of the first pair's query
-  int queries, position;  // queries of the sequence from that one on; its position among the keys
-  int skip, group, head;  // heads of the first query that belong to the block before; first head of the group
-  __device__ __forceinline__ QueryRows(const SequenceBlock& s, int tile_rows, int group_size, int kv_head) {
-    const int first = s.index * tile_rows, query = first / group_size;
-    row = s.q_row + query;
-    queries = s.queries - query;
-    position = s.keys - s.queries + query;
-    skip = first % group_size;
-    group = group_size;
-    head = kv_head * group_size;
-  }
-  __device__ __forceinline__ int query_of(int r) const { return (skip + r) / group; }
-  __device__ __forceinline__ int head_of(int r) const { return head + (skip + r) % group; }
-  __device__ __forceinline__ bool has(int r) const { return query_of(r) < queries; }
-  /// The last key that row r sees.
-  __device__ __forceinline__ int last_key(int r) const { return position + query_of(r); }
-  /// Where row r starts in a matrix of [.., heads * width]; -1 beyond the sequence.
-  __device__ __forceinline__ int64_t at(int r, int64_t stride, int width) const {
-    return has(r) ? (row + query_of(r)) * stride + static_cast<int64_t>(head_of(r)) * width : -1;
-  }
-};
-
-template <class T>
-__device__ __forceinline__ void load_quad(const T* p, bool vector, int n, float (&v)[4]) {
-  if (vector && n > 0) return load4(p, v);  // then n is a multiple of 4
-  CU_UNROLL
-  for (int j = 0; j < 4; ++j) v[j] = j < n ? load(p + j) : 0.0f;
-}
 template <class T, int D, int Rows, class At>
 __device__ __forceinline__ void load_tile_of(const T* data, bool vector, int width, At at, float* tile) {
   CU_UNROLL
@@ -127,13 +55,6 @@ __device__ __forceinline__ void load_tile(const void* data, const RowLayout& lay
     load_tile_of<float, D, Rows>(static_cast<const float*>(data), layout.vector, width, at, tile);
 }
 
-template <class T>
-__device__ __forceinline__ void store_quad(T* p, bool vector, int n, const float (&v)[4]) {
-  if (vector && n > 0) return store4(p, v);
-  CU_UNROLL
-  for (int j = 0; j < 4; ++j)
-    if (j < n) store(p + j, v[j]);
-}
 /// data[start ..] = sums * factor: this thread's part of one row of `width` elements.
 template <int D>
 __device__ __forceinline__ void store_row(void* data, const RowLayout& layout, int64_t start, int width,

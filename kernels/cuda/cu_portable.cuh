@@ -9,6 +9,8 @@
 #error "sm_80 or later"
 #endif
 #define CU_UNROLL _Pragma("unroll")
+#define CU_UNROLL_BY(n) CU_PRAGMA(unroll n)
+#define CU_PRAGMA(text) _Pragma(#text)
 #define CU_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
 #define CU_DYN_SHARED(T, name)                                        \
   extern __shared__ __align__(128) unsigned char cu_dynamic_shared[]; \
@@ -85,8 +87,8 @@ __device__ __forceinline__ void load4(const bf16* p, float (&v)[4]) {
   v[2] = __uint_as_float(q.y << 16), v[3] = __uint_as_float(q.y & 0xffff0000u);
 }
 __device__ __forceinline__ uint32_t bf16_pair(float low, float high) {
-  return __bfloat16_as_ushort(__float2bfloat16_rn(low)) |
-         static_cast<uint32_t>(__bfloat16_as_ushort(__float2bfloat16_rn(high))) << 16;
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);  // one instruction
+  return __bfloat16_as_ushort(pair.x) | static_cast<uint32_t>(__bfloat16_as_ushort(pair.y)) << 16;
 }
 __device__ __forceinline__ void store4(float* p, const float (&v)[4]) {
   *reinterpret_cast<float4*>(p) = make_float4(v[0], v[1], v[2], v[3]);
@@ -99,6 +101,56 @@ inline bool rows_aligned4(const void* p, int64_t stride, DType t) {
   const size_t quad = 4 * size_of(t);
   return reinterpret_cast<uintptr_t>(p) % quad == 0 && static_cast<size_t>(stride) % 4 == 0;
 }
+
+#if defined(__CUDACC__)  // cuda_on_cpu.h has the same for the host
+/// c += a * b on a tensor core: mma.sync.m16n8k16 of bf16 with f32 sums, by all lanes of a warp. With g = lane / 4 and
+/// t = lane % 4 a lane holds, in pairs of neighbours along k with the lower one in the low half:
+///   a[0], a[1]: rows g, g + 8, k from 2 t;  a[2], a[3]: the same rows, k from 2 t + 8
+///   b0, b1:     column g, k from 2 t and from 2 t + 8
+///   c[0 .. 3]:  row g, columns 2 t and 2 t + 1, then row g + 8
+__device__ __forceinline__ void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// Four 8 x 8 matrices of 16-bit elements from shared memory, by all lanes: lane i points to row i % 8 of matrix i / 8,
+/// 16 aligned bytes. r[m]: elements 2 t and 2 t + 1 of row g of matrix m; `trans`: rows 2 t and 2 t + 1 of column g.
+__device__ __forceinline__ void ldmatrix(uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix_trans(uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))
+               : "memory");
+}
+/// Starts a copy of 16 aligned bytes from global to shared memory, zeros unless `inside` (`from` is not read then). The
+/// target holds nothing of use until the thread has waited; other threads see it after a barrier that follows.
+__device__ __forceinline__ void copy_async16(void* to, const void* from, bool inside) {
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(__cvta_generic_to_global(from)), "r"(inside ? 16 : 0)
+      : "memory");
+}
+/// Closes a group of this thread's copies; wait<N> returns when at most the N youngest groups are on their way.
+__device__ __forceinline__ void copy_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int N>
+__device__ __forceinline__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+/// 2^x within 2^-22 of it, 0 where that is no normal number.
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#endif
 
 template <class T>
 __device__ __forceinline__ T warp_sum(T v) {

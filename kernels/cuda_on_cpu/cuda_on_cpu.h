@@ -18,6 +18,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 // host_defines.h makes __global__, __device__, __host__ and __constant__ vanish for host compilers.
 #ifndef __launch_bounds__
@@ -25,6 +26,7 @@
 #endif
 #undef __shared__
 #define CU_UNROLL
+#define CU_UNROLL_BY(n)
 // Per-block memory: poisoned at the start of each block, with red zones under AddressSanitizer.
 #define CU_SHARED(T, name, ...)                                                                                   \
   static const unsigned name##_coc_slot = ::coc::shared_slot(sizeof(std::type_identity_t<T __VA_ARGS__>), #name); \
@@ -38,10 +40,10 @@ extern uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace coc {
 
-enum Op : int { kShuffle, kBallot, kSyncWarp, kBarrier };
+enum Op : int { kShuffle, kBallot, kSyncWarp, kBarrier, kMma, kLdmatrix };
 
 struct Slot {
-  alignas(16) uint32_t word[4];  // what one lane shows to its warp in one collective
+  alignas(16) uint32_t word[8];  // what one lane shows to its warp in one collective
 };
 struct Warp {
   Slot slot[2][32];  // collectives alternate between two sets, so one rendezvous each is enough
@@ -49,6 +51,11 @@ struct Warp {
   Op op;
   const char* file;
   int line, index;
+};
+struct AsyncCopy {  // of 16 bytes; from is null for zeros
+  void* to;
+  const void* from;
+  unsigned group;
 };
 struct Lane {  // one CUDA thread
   void* sp;
@@ -59,6 +66,8 @@ struct Lane {  // one CUDA thread
   Op op;  // where it waits, for messages
   const char* file;
   int line;
+  std::vector<AsyncCopy> copies;  // on their way
+  unsigned copy_group;            // the open one
 };
 extern Lane* cur;
 
@@ -67,6 +76,8 @@ void block_meet(const char* file, int line);
 unsigned shared_slot(size_t size, const char* name);
 void* shared_ptr(unsigned slot);
 void* dyn_shared();
+/// Ends the program unless the 16 bytes at p are aligned and, when `shared`, in the block's shared memory.
+void check_16_bytes(const void* p, bool shared, const char* what, const char* file, int line);
 /// Takes over `args`; they are destroyed after the run, or at once when the launch is refused.
 cudaError_t launch_raw(const cudaLaunchConfig_t& config, const void* kernel, void (*call)(void*), void* args,
                        void (*destroy)(void*), const void* const* pointers, int num_pointers);
@@ -155,6 +166,97 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, COC_SITE) {
   }
   return r;
 }
+
+// ---- tensor cores and asynchronous copies: cu_portable.cuh describes them ----
+namespace bantam::cuda {
+inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, COC_SITE) {
+  struct Operands {
+    uint32_t a[4], b[2];
+  };
+  coc::Slot* slots = coc::cur->warp->slot[coc::cur->phase & 1];
+  const int lane = coc::cur->lane;
+  const Operands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  coc::put(slots[lane], &mine, sizeof mine);
+  coc::warp_meet(coc::kMma, 0xffffffffu, coc_file, coc_line);
+  const auto half = [](uint32_t pair, int i) { return std::bit_cast<float>(i ? pair & 0xffff0000u : pair << 16); };
+  float rows[2][16], columns[2][16];
+  for (int t = 0; t < 4; ++t) {
+    Operands from, left, right;  // left: column 2 * (lane % 4); right: the next
+    coc::get(slots[lane / 4 * 4 + t], &from, sizeof from);
+    coc::get(slots[lane % 4 * 8 + t], &left, sizeof left);
+    coc::get(slots[lane % 4 * 8 + 4 + t], &right, sizeof right);
+    for (int i = 0; i < 4; ++i) {  // i: which half of a pair, which half of k
+      const int k = i / 2 * 8 + 2 * t + i % 2;
+      rows[0][k] = half(from.a[i / 2 * 2], i % 2);
+      rows[1][k] = half(from.a[i / 2 * 2 + 1], i % 2);
+      columns[0][k] = half(left.b[i / 2], i % 2);
+      columns[1][k] = half(right.b[i / 2], i % 2);
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    double sum = c[i];  // products are exact
+    for (int k = 0; k < 16; ++k) sum += static_cast<double>(rows[i / 2][k]) * columns[i % 2][k];
+    c[i] = static_cast<float>(sum);
+  }
+}
+// Each lane's row is read when the lane arrives: what another lane writes needs a barrier before, as on the device.
+inline const coc::Slot* show_row(const void* row, const char* file, int line) {
+  coc::check_16_bytes(row, true, "ldmatrix", file, line);
+  coc::Slot* slots = coc::cur->warp->slot[coc::cur->phase & 1];
+  uint32_t words[4];
+  __builtin_memcpy(words, row, sizeof words);
+  coc::put(slots[coc::cur->lane], words, sizeof words);
+  coc::warp_meet(coc::kLdmatrix, 0xffffffffu, file, line);
+  return slots;
+}
+inline void ldmatrix(uint32_t (&r)[4], const void* row, COC_SITE) {
+  const coc::Slot* slots = show_row(row, coc_file, coc_line);
+  const int lane = coc::cur->lane;
+  for (int m = 0; m < 4; ++m) {
+    uint32_t words[4];
+    coc::get(slots[8 * m + lane / 4], words, sizeof words);
+    r[m] = words[lane % 4];
+  }
+}
+inline void ldmatrix_trans(uint32_t (&r)[4], const void* row, COC_SITE) {
+  const coc::Slot* slots = show_row(row, coc_file, coc_line);
+  const int column = coc::cur->lane / 4, first = coc::cur->lane % 4 * 2;
+  for (int m = 0; m < 4; ++m) {
+    uint16_t upper[8], lower[8];
+    coc::get(slots[8 * m + first], upper, sizeof upper);
+    coc::get(slots[8 * m + first + 1], lower, sizeof lower);
+    r[m] = upper[column] | static_cast<uint32_t>(lower[column]) << 16;
+  }
+}
+// The bytes arrive when the thread waits; until then the target is NaN, so neither an early read nor a target that is
+// still in use goes unnoticed.
+inline void copy_async16(void* to, const void* from, bool inside, COC_SITE) {
+  coc::check_16_bytes(to, true, "the target of copy_async16", coc_file, coc_line);
+  coc::check_16_bytes(from, false, "the source of copy_async16", coc_file, coc_line);
+  __builtin_memset(to, 0xff, 16);
+  coc::cur->copies.push_back({to, inside ? from : nullptr, coc::cur->copy_group});
+}
+inline void copy_async_commit() {
+  ++coc::cur->copy_group;
+}
+template <int N>
+void copy_async_wait() {
+  auto& copies = coc::cur->copies;
+  size_t done = 0;
+  for (; done < copies.size() && coc::cur->copy_group - copies[done].group > unsigned{N}; ++done) {
+    const coc::AsyncCopy& c = copies[done];
+    if (c.from)
+      __builtin_memcpy(c.to, c.from, 16);
+    else
+      __builtin_memset(c.to, 0, 16);
+  }
+  copies.erase(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(done));
+}
+inline float exp2_approx(float x) {
+  const float y = std::exp2(x);
+  return y < 0x1p-126f ? 0.0f : y;
+}
+}  // namespace bantam::cuda
 
 // ---- what device code may call and the toolkit's headers do not give to a host compiler ----
 template <class T>

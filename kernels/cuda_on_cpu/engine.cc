@@ -243,6 +243,10 @@ const char* name_of(Op op) {
       return "__syncwarp";
     case kBarrier:
       return "__syncthreads";
+    case kMma:
+      return "mma_bf16";
+    case kLdmatrix:
+      return "ldmatrix";
   }
   return "?";
 }
@@ -284,6 +288,7 @@ void fiber_entry() {
   for (;;) {  // once per block
     COC_ACQUIRE(&start_sync);
     call(call_args);
+    if (!cur->copies.empty()) fail("", 0, "a thread ends with asynchronous copies that it has not waited for");
     COC_RELEASE(&end_sync);
     static_cast<Fiber*>(cur)->done = true;
     ++num_done;
@@ -317,6 +322,7 @@ void run_block() {
     Fiber& f = fibers[i];
     if (!f.sp) reset_fiber(f);
     f.phase = 0;
+    f.copy_group = 0;
     f.done = false;
     const auto t = static_cast<unsigned>(i);
     f.tid = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
@@ -435,6 +441,12 @@ void* shared_ptr(unsigned slot) {
 }
 void* dyn_shared() {
   return arena;
+}
+void check_16_bytes(const void* p, bool shared, const char* what, const char* file, int line) {
+  const auto* at = static_cast<const char*>(p);
+  if (reinterpret_cast<uintptr_t>(p) % 16 != 0) fail(file, line, "%s is %p, which is not aligned to 16 bytes", what, p);
+  if (shared && (at < arena || at + 16 > arena + arena_top))
+    fail(file, line, "%s is %p, which is not in shared memory", what, p);
 }
 
 cudaError_t launch_raw(const cudaLaunchConfig_t& config, const void* kernel, void (*fn)(void*), void* args,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of the CPU attention, forward and backward, beside the product engine on a square f32 product in the same
 // process.
-//   bantam_attention_bench [--threads N] [--rounds N] [--heads N] [--kv-heads N]
-// Counted: the products that a causal mask leaves, 2 in forward and 7 in backward (two passes), 2 * d * T^2 / 2 each.
+//   bantam_attention_bench [--threads N] [--rounds N] [--heads N] [--kv-heads N] [--window N] [--softcap N]
+// Counted: the products that a causal mask and the window leave, 2 in forward and 7 in backward (two passes).
 // One thread is timed by its own CPU time, several by the wall clock; best of the rounds.
 #include <time.h>
 
@@ -20,7 +20,7 @@ using namespace bantam;
 
 namespace {
 
-int g_threads = 1, g_rounds = 7;
+int g_threads = 1, g_rounds = 7, g_window = 0, g_softcap = 0;
 
 double now() {
   timespec t;
@@ -51,7 +51,8 @@ Tensor random_matrix(DType dtype, int64_t rows, int64_t cols) {
 
 void bench(Context& ctx, DType dtype, int64_t t, int64_t heads, int64_t kv_heads, int64_t d) {
   const int32_t cu[2] = {0, static_cast<int32_t>(t)};
-  const AttentionShape shape{cu, cu, 1, heads, kv_heads, d, 1.0f / std::sqrt(static_cast<float>(d))};
+  const AttentionShape shape{
+      cu, cu, 1, heads, kv_heads, d, 1.0f / std::sqrt(static_cast<float>(d)), g_window, static_cast<float>(g_softcap)};
   const Tensor q = random_matrix(dtype, t, heads * d), k = random_matrix(dtype, t, kv_heads * d);
   const Tensor v = random_matrix(dtype, t, kv_heads * d), dout = random_matrix(dtype, t, heads * d);
   Tensor o(dtype, t, heads * d), lse(DType::f32, t, heads), delta(DType::f32, t, heads);
@@ -62,8 +63,9 @@ void bench(Context& ctx, DType dtype, int64_t t, int64_t heads, int64_t kv_heads
   square.terms[0] = {a, ConstTensorView(b), BLayout::nt};
   square.c = c;
 
-  const double one =
-      static_cast<double>(heads) * static_cast<double>(t) * static_cast<double>(t) * static_cast<double>(d);
+  const int64_t window = g_window > 0 ? std::min<int64_t>(g_window, t) : t;
+  const double pairs = static_cast<double>(window) * (static_cast<double>(t) - static_cast<double>(window) / 2);
+  const double one = 2 * static_cast<double>(heads * d) * pairs;
   const double product_rate = 2.0 * 1024 * 1024 * 1024 / best_seconds([&] { product(ctx, square); }) / 1e9;
   const double forward = 2 * one / best_seconds([&] { attention(ctx, {shape, q, k, v, o, lse}); }) / 1e9;
   const double backward = 7 * one / best_seconds([&] {
@@ -91,6 +93,10 @@ int main(int argc, char** argv) {
       heads = value;
     else if (!std::strcmp(argv[i], "--kv-heads"))
       kv_heads = value;
+    else if (!std::strcmp(argv[i], "--window"))
+      g_window = value;
+    else if (!std::strcmp(argv[i], "--softcap"))
+      g_softcap = value;
   }
   Context ctx({.num_threads = g_threads});
   std::printf("tier %s, %d threads\n", name_of(ctx.isa()), g_threads);

@@ -10,25 +10,27 @@
 #include <vector>
 
 #include "reference/attention_reference.h"
+#include "tolerance.h"
 
 using namespace bantam;
 
 namespace {
 
-// Relative error of the rows of a result, in the 2-norm. f32: half a unit in the last place is 6e-8; scores are chains
-// of head_dim products (error ~ sqrt(head_dim) * 6e-8 of values up to ~3, which exp turns into a relative error), sums
-// over keys are chains of 128: 2e-6 is about four times what is measured. bf16: one rounding of o (2^-8
-// of an element at most); gradients are rounded likewise and read the rounded o through delta. A tier with bf16
+// Relative error of the rows of a result, in the 2-norm; tolerance.h says where it is from. bf16: one rounding of o
+// (2^-8 of an element at most); gradients are rounded likewise and read the rounded o through delta. A tier with bf16
 // products rounds q and k (the scores), p and v as well.
-constexpr double kF32Forward = 2e-6, kF32Backward = 4e-6;
+constexpr double kF32Forward = tolerance::kAttention, kF32Backward = tolerance::kAttentionBackward;
 constexpr double kBf16Forward = 0x1p-8, kBf16TierForward = 4 * 0x1p-8, kBf16Backward = 1.0 / 100;
 
 struct Layout {
   std::vector<int64_t> lengths;
   int64_t heads, kv_heads, head_dim;
+  int64_t window = 0;
+  float softcap = 0;
 };
 std::string describe(const Layout& l) {
-  std::string s = str("heads ", l.heads, "/", l.kv_heads, " head_dim ", l.head_dim, " lengths");
+  std::string s = str("heads ", l.heads, "/", l.kv_heads, " head_dim ", l.head_dim, " window ", l.window, " softcap ",
+                      l.softcap, " lengths");
   for (const int64_t n : l.lengths) s += str(" ", n);
   return s;
 }
@@ -66,14 +68,14 @@ bool same_bits(const ConstTensorView& a, const ConstTensorView& b) {
   return true;
 }
 
-// Greatest error of a row against its norm, or the mean row norm, or (one key: dq and dk are 0) what values of 0.05
+// Greatest error of a row against its norm, or the mean row norm, or (one key: dq and dk are 0) what values of `floor`
 // give.
-double row_error(const ConstTensorView& got, const std::vector<double>& want) {
+double row_error(const ConstTensorView& got, const std::vector<double>& want, double floor = 0.05) {
   const std::vector<double> g = values(got);
   REQUIRE(g.size() == want.size());
   double mean = 0, worst = 0;
   for (const double x : want) mean += x * x;
-  mean = std::max(std::sqrt(mean / static_cast<double>(got.rows)), 0.05 * std::sqrt(static_cast<double>(got.cols)));
+  mean = std::max(std::sqrt(mean / static_cast<double>(got.rows)), floor * std::sqrt(static_cast<double>(got.cols)));
   for (int64_t r = 0; r < got.rows; ++r) {
     double error = 0, norm = 0;
     for (int64_t c = 0; c < got.cols; ++c) {
@@ -109,12 +111,28 @@ struct Problem {
             layout.heads,
             layout.kv_heads,
             layout.head_dim,
-            1.0f / std::sqrt(static_cast<float>(layout.head_dim))};
+            1.0f / std::sqrt(static_cast<float>(layout.head_dim)),
+            layout.window,
+            layout.softcap};
   }
   reference::AttentionShape reference_shape() const {
-    return {cu, cu, layout.heads, layout.kv_heads, layout.head_dim, shape().scale};
+    const AttentionShape s = shape();
+    return {cu, cu, s.heads, s.kv_heads, s.head_dim, s.scale, s.window, s.softcap};
   }
 };
+
+// Windows of one key, odd, across tiles, longer than any sequence; a softcap that bends most scores, and a weak one.
+struct Variant {
+  int64_t window;
+  float softcap;
+};
+const std::vector<Variant> kVariants = {{0, 0}, {1, 0},  {7, 0}, {129, 0}, {1 << 20, 0},
+                                        {0, 1}, {0, 30}, {7, 1}, {65, 2}};
+Layout with(Layout l, const Variant& v) {
+  l.window = v.window;
+  l.softcap = v.softcap;
+  return l;
+}
 
 struct Result {
   Tensor o, lse, delta, dq, dk, dv;
@@ -143,8 +161,10 @@ void check_against_oracle(Context& ctx, const Problem& p, Math math, DType gradi
   CHECK(row_error(got.o, forward.o) <= forward_bound);
   CHECK(row_error(got.lse, forward.lse) <= (math == Math::bf16 && half ? forward_bound : kF32Forward));
   const double tolerance = half || gradient == DType::bf16 ? kBf16Backward : kF32Backward;
-  CHECK(row_error(got.dq, want.dq) <= tolerance);
-  CHECK(row_error(got.dk, want.dk) <= tolerance);
+  // With one key in every row all of dq and dk cancels; each of the two terms that do has values of about 0.5.
+  const double floor = p.layout.window == 1 ? 0.5 : 0.05;
+  CHECK(row_error(got.dq, want.dq, floor) <= tolerance);
+  CHECK(row_error(got.dk, want.dk, floor) <= tolerance);
   CHECK(row_error(got.dv, want.dv) <= tolerance);
 }
 
@@ -152,7 +172,19 @@ void check_against_oracle(Context& ctx, const Problem& p, Math math, DType gradi
 
 TEST_CASE("attention oracle: gradients agree with the complex step") {
   using C = std::complex<double>;
-  const Problem p({{3, 1, 5}, 4, 2, 3}, DType::f32);
+  int64_t window = 0;
+  float softcap = 0;
+  SUBCASE("plain") {}
+  SUBCASE("window") {
+    window = 3;
+  }
+  SUBCASE("softcap") {
+    softcap = 1.5f;
+  }
+  SUBCASE("both") {
+    window = 2, softcap = 0.75f;
+  }
+  const Problem p({{3, 1, 5}, 4, 2, 3, window, softcap}, DType::f32);
   const auto shape = p.reference_shape();
   const auto q = values(p.q), k = values(p.k), v = values(p.v), dout = values(p.dout);
   const auto g = reference::attention_backward(shape, q, k, v, reference::attention(shape, q, k, v), dout);
@@ -188,6 +220,62 @@ TEST_CASE("attention agrees with the oracle, f32") {
     check_against_oracle(ctx, Problem(l, DType::f32), Math::f32, DType::f32);
 }
 
+TEST_CASE("attention agrees with the oracle: window and softcap") {
+  Context ctx({.num_threads = 2});
+  for (const Variant& variant : kVariants)
+    for (const Layout& l : std::vector<Layout>{{{1}, 1, 1, 64},
+                                               {{65, 1, 200}, 6, 2, 16},
+                                               {{300, 5}, 3, 1, 64},
+                                               {{0, 140, 33}, 2, 1, 72},
+                                               {{150}, 2, 1, 192}})
+      check_against_oracle(ctx, Problem(with(l, variant), DType::f32), Math::f32, DType::f32);
+}
+
+TEST_CASE("attention agrees with the oracle: more keys than queries, with a window and a softcap") {
+  Context ctx({.num_threads = 2});
+  for (const Variant& variant : kVariants)
+    for (const int64_t new_queries : {1, 5, 70}) {
+      const Problem p(with({{200, 70, 131}, 6, 2, 24}, variant), DType::f32);
+      // The last queries of each sequence, against all of its keys.
+      std::vector<int64_t> lengths(3, new_queries);
+      const std::vector<int32_t> cu_q = offsets(lengths);
+      Tensor q(DType::f32, cu_q.back(), p.q.cols()), o(DType::f32, cu_q.back(), p.q.cols());
+      Tensor lse(DType::f32, cu_q.back(), 6);
+      for (size_t s = 0; s < 3; ++s)
+        std::memcpy(q.data<float>() + cu_q[s] * q.cols(), p.q.data<float>() + (p.cu[s + 1] - new_queries) * q.cols(),
+                    static_cast<size_t>(new_queries * q.cols()) * sizeof(float));
+      AttentionShape shape = p.shape();
+      shape.cu_q = cu_q.data();
+      attention(ctx, {shape, q, p.k, p.v, o, lse});
+      reference::AttentionShape want_shape = p.reference_shape();
+      want_shape.cu_q = cu_q;
+      const auto want = reference::attention(want_shape, values(q), values(p.k), values(p.v));
+      CAPTURE(describe(p.layout));
+      CAPTURE(new_queries);
+      CHECK(row_error(o, want.o) <= kF32Forward);
+      CHECK(row_error(lse, want.lse) <= kF32Forward);
+    }
+}
+
+TEST_CASE("attention: a window that holds every key gives the numbers of none") {
+  Context ctx({.num_threads = 2});
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const float softcap : {0.0f, 2.0f}) {
+      const Layout l{{150, 1, 260}, 6, 2, 64, 0, softcap};
+      const Result want = run(ctx, Problem(l, dtype));
+      for (const int64_t window : {int64_t{260}, int64_t{1000}, INT64_MAX}) {
+        const Result got = run(ctx, Problem(with(l, {window, softcap}), dtype));
+        CHECK(same_bits(got.o, want.o));
+        CHECK(same_bits(got.lse, want.lse));
+        CHECK(same_bits(got.dq, want.dq));
+        CHECK(same_bits(got.dk, want.dk));
+        CHECK(same_bits(got.dv, want.dv));
+      }
+      const Result narrow = run(ctx, Problem(with(l, {259, softcap}), dtype));
+      CHECK(!same_bits(narrow.o, want.o));
+    }
+}
+
 TEST_CASE("attention agrees with the oracle, bf16") {
   Context ctx({.num_threads = 2});
   for (const Math math : {Math::f32, Math::bf16})
@@ -205,13 +293,15 @@ TEST_CASE("attention agrees with the oracle on every tier of this machine") {
     }
     Context ctx({.num_threads = 1, .isa = isa});
     for (const Math math : {Math::f32, Math::bf16})
-      check_against_oracle(ctx, Problem({{65, 1, 140}, 6, 2, 24}, DType::f32), math, DType::f32);
+      for (const Variant& variant : {Variant{0, 0}, Variant{33, 2}})
+        check_against_oracle(ctx, Problem(with({{65, 1, 140}, 6, 2, 24}, variant), DType::f32), math, DType::f32);
   }
 }
 
 TEST_CASE("attention: results do not depend on the number of threads") {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Problem p({{150, 1, 129, 2, 300}, 6, 2, 64}, dtype);
+  for (const auto& [dtype, variant] :
+       {std::pair{DType::f32, Variant{0, 0}}, {DType::bf16, {0, 0}}, {DType::f32, {45, 3}}}) {
+    const Problem p(with({{150, 1, 129, 2, 300}, 6, 2, 64}, variant), dtype);
     Context one({.num_threads = 1});
     const Result want = run(one, p);
     for (const int threads : {2, 3, 7}) {
@@ -229,12 +319,13 @@ TEST_CASE("attention: results do not depend on the number of threads") {
 
 TEST_CASE("attention: a packed sequence has the numbers that it has alone") {
   Context ctx({.num_threads = 2});
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Problem p({{5, 1, 200, 63, 1, 130}, 3, 1, 64}, dtype);
+  for (const auto& [dtype, variant] :
+       {std::pair{DType::f32, Variant{0, 0}}, {DType::bf16, {0, 0}}, {DType::f32, {45, 3}}}) {
+    const Problem p(with({{5, 1, 200, 63, 1, 130}, 3, 1, 64}, variant), dtype);
     const Result packed = run(ctx, p);
     for (size_t s = 0; s + 1 < p.cu.size(); ++s) {
       const int64_t first = p.cu[s], n = p.layout.lengths[s];
-      Problem alone({{n}, 3, 1, 64}, dtype);
+      Problem alone(with({{n}, 3, 1, 64}, variant), dtype);
       const auto take = [&](Tensor& to, const ConstTensorView& from) {
         std::memcpy(to.view().data, from.row_range(first, n).data, to.bytes());
       };
@@ -257,11 +348,12 @@ TEST_CASE("attention: a packed sequence has the numbers that it has alone") {
 }
 
 TEST_CASE("attention: decoding with a cache has the numbers of the prefill") {
-  for (const DType dtype : {DType::f32, DType::bf16})
+  for (const auto& [dtype, variant] :
+       {std::pair{DType::f32, Variant{0, 0}}, {DType::bf16, {0, 0}}, {DType::f32, {45, 3}}, {DType::f32, {130, 0}}})
     for (const int64_t heads : {2, 6, 40}) {
       // Two sequences; each call appends `step` queries to both, their keys lying in one cache.
       const int64_t n = heads == 40 ? 40 : 270, d = 64;
-      const Problem p({{n, n}, heads, 2, d}, dtype);
+      const Problem p(with({{n, n}, heads, 2, d}, variant), dtype);
       Context ctx({.num_threads = 2});
       const Result whole = run(ctx, p);
       for (const int64_t step : {1, 3, 100}) {
@@ -280,7 +372,10 @@ TEST_CASE("attention: decoding with a cache has the numbers of the prefill") {
             copy(k, s * seen, p.k, s * n, seen);
             copy(v, s * seen, p.v, s * n, seen);
           }
-          attention(ctx, {{cu_q.data(), cu_k.data(), 2, heads, 2, d, p.shape().scale}, q, k, v, o, lse});
+          AttentionShape shape = p.shape();
+          shape.cu_q = cu_q.data();
+          shape.cu_k = cu_k.data();
+          attention(ctx, {shape, q, k, v, o, lse});
           bool same = true;
           for (int64_t s = 0; s < 2; ++s) {
             const auto part = [&](const ConstTensorView& x, int64_t row) { return x.row_range(row, step); };
@@ -313,6 +408,28 @@ TEST_CASE("attention: later keys and other sequences leave a row as it is") {
   CHECK(same_bits(rows(after.dq, 100, 50), rows(before.dq, 100, 50)));
   CHECK(same_bits(rows(after.dk, 100, 50), rows(before.dk, 100, 50)));
   CHECK(same_bits(rows(after.dv, 100, 50), rows(before.dv, 100, 50)));
+}
+
+TEST_CASE("attention: rows beyond the window leave a row as it is, and tiles of them are not read") {
+  Context ctx({.num_threads = 2});
+  Problem p({{400}, 2, 1, 16, 40}, DType::f32);
+  const Result before = run(ctx, p);
+  for (int64_t i = 0; i < 16; ++i) p.k.data<float>()[100 * 16 + i] += 1.0f;
+  const Result after = run(ctx, p);
+  for (int64_t r = 0; r < 400; ++r) {
+    const auto row = [&](const ConstTensorView& x) { return x.row_range(r, 1); };
+    CHECK(same_bits(row(after.o), row(before.o)) == (r < 100 || r >= 140));
+    CHECK(same_bits(row(after.dq), row(before.dq)) == (r < 100 || r >= 140));
+    CHECK(same_bits(row(after.dk), row(before.dk)) == (r + 40 <= 100 || r >= 140));
+  }
+  // A zero weight times NaN would be NaN: tiles have at most 128 keys, so key 0 is in none that row 256 sees.
+  for (const int64_t row : {0, 399}) {
+    for (int64_t i = 0; i < 16; ++i) p.v.data<float>()[row * 16 + i] = p.k.data<float>()[row * 16 + i] = std::nanf("");
+    for (int64_t i = 0; i < 32; ++i) p.dout.data<float>()[row * 32 + i] = std::nanf("");
+  }
+  const Result bad = run(ctx, p);
+  for (const Tensor* x : {&bad.o, &bad.dq, &bad.dk, &bad.dv})
+    for (const double y : values(static_cast<ConstTensorView>(*x).row_range(256, 64))) CHECK(!std::isnan(y));
 }
 
 TEST_CASE("attention: slices of one fused matrix serve as q, k, v and gradients") {
@@ -401,6 +518,10 @@ TEST_CASE("attention: wrong arguments are refused with words") {
   CHECK(message([&](A a) { a.shape.head_dim = 4; }).find("q has shape [10, 16], expected [10, 8]") !=
         std::string::npos);
   CHECK(message([&](A a) { a.shape.head_dim = 513; }).find("head_dim") != std::string::npos);
+  CHECK(message([&](A a) { a.shape.window = -1; }) == "attention: window must be at least 0, got -1");
+  CHECK(message([&](A a) { a.shape.softcap = -2; }).find("softcap must be finite and at least 0, got -2") !=
+        std::string::npos);
+  CHECK(message([&](A a) { a.shape.softcap = INFINITY; }).find("softcap must be finite") != std::string::npos);
   CHECK(message([&](A a) { a.k = half; }).find("k has dtype bf16, expected f32") != std::string::npos);
   CHECK(message([&](A a) { a.shape.cu_q = nullptr; }).find("cu_q is null") != std::string::npos);
   CHECK(message([&](A a) { a.shape.cu_q = shifted.data(); }).find("cu_q covers rows 1 .. 10") != std::string::npos);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -317,6 +318,130 @@ TEST_CASE("upload_async: in order with kernels, the host's memory is free at onc
   unsetenv("COC_FAIL");
   upload_async(to.get(), large.data(), 64);
   CHECK(to.host()[15] == 8);
+// ---- tensor cores and asynchronous copies ----
+
+// Fragments as the PTX ISA names them: element i of a lane is at these rows and columns.
+__device__ int a_row(int lane, int i) {
+  return lane / 4 + ((i < 2 || (i >= 4 && i < 6)) ? 0 : 8);
+}
+__device__ int a_column(int lane, int i) {
+  return lane % 4 * 2 + (i & 1) + (i < 4 ? 0 : 8);
+}
+__device__ int b_row(int lane, int i) {
+  return lane % 4 * 2 + (i & 1) + (i < 2 ? 0 : 8);
+}
+__device__ uint32_t pair_of(const bf16* low, const bf16* high) {
+  return low->bits | static_cast<uint32_t>(high->bits) << 16;
+}
+__global__ void mma_kernel(const bf16* a, const bf16* b, const float* c, float* d) {  // row-major 16 x 16, 16 x 8
+  const int lane = static_cast<int>(threadIdx.x);
+  uint32_t left[4], right[2];
+  for (int i = 0; i < 8; i += 2)
+    left[i / 2] =
+        pair_of(a + a_row(lane, i) * 16 + a_column(lane, i), a + a_row(lane, i + 1) * 16 + a_column(lane, i + 1));
+  for (int i = 0; i < 4; i += 2)
+    right[i / 2] = pair_of(b + b_row(lane, i) * 8 + lane / 4, b + b_row(lane, i + 1) * 8 + lane / 4);
+  float sums[4];
+  for (int i = 0; i < 4; ++i) sums[i] = c[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2];
+  mma_bf16(sums, left, right[0], right[1]);
+  for (int i = 0; i < 4; ++i) d[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = sums[i];
+}
+TEST_CASE("a tensor core's product, laid out as the PTX ISA says") {
+  std::vector<bf16> a(16 * 16), b(16 * 8);
+  std::vector<float> c(16 * 8);
+  unsigned state = 1;
+  const auto next = [&] {  // small integers: every order of the sum is exact
+    state = state * 1664525u + 1013904223u;
+    return static_cast<float>(state >> 26) - 32.0f;
+  };
+  for (auto& x : a) x = to_bf16(next());
+  for (auto& x : b) x = to_bf16(next());
+  for (auto& x : c) x = next();
+  const Device<bf16> da(a), db(b);
+  const Device<float> dc(c), dd(c.size());
+  launch(mma_kernel, 1, 32, 0, da.get(), db.get(), dc.get(), dd.get());
+  const auto d = dd.host();
+  for (size_t i = 0; i < 16; ++i)
+    for (size_t j = 0; j < 8; ++j) {
+      float want = c[i * 8 + j];
+      for (size_t k = 0; k < 16; ++k) want += to_f32(a[i * 16 + k]) * to_f32(b[k * 8 + j]);
+      CHECK(d[i * 8 + j] == want);
+    }
+}
+
+// Element (r, c) of matrix m is 64 m + 8 r + c; rows lie 9 chunks apart.
+__global__ void ldmatrix_kernel(uint32_t* out) {
+  CU_DYN_SHARED(uint16_t, shared);
+  const int lane = static_cast<int>(threadIdx.x);
+  uint16_t* const row = shared + lane * 72;
+  for (int i = 0; i < 8; ++i) row[i] = static_cast<uint16_t>(8 * lane + i);
+  __syncwarp();
+  uint32_t r[4];
+  ldmatrix(r, row);
+  for (int m = 0; m < 4; ++m) out[lane * 8 + m] = r[m];
+  ldmatrix_trans(r, row);
+  for (int m = 0; m < 4; ++m) out[lane * 8 + 4 + m] = r[m];
+}
+TEST_CASE("ldmatrix, plain and transposed") {
+  const Device<uint32_t> out(32 * 8);
+  launch(ldmatrix_kernel, 1, 32, 32 * 72 * sizeof(uint16_t), out.get());
+  const auto h = out.host();
+  for (unsigned lane = 0; lane < 32; ++lane)
+    for (unsigned m = 0; m < 4; ++m) {
+      const auto element = [&](unsigned r, unsigned c) { return 64 * m + 8 * r + c; };
+      const unsigned g = lane / 4, t = lane % 4 * 2;
+      CHECK(h[lane * 8 + m] == (element(g, t) | element(g, t + 1) << 16));
+      CHECK(h[lane * 8 + 4 + m] == (element(t, g) | element(t + 1, g) << 16));
+    }
+}
+
+__global__ void copies_kernel(const float4* in, float4* out) {
+  CU_DYN_SHARED(float4, shared);
+  const unsigned t = threadIdx.x;
+  copy_async16(shared + t, in + t, true);
+  copy_async16(shared + 64 + t, in, false);
+  copy_async_commit();
+  copy_async16(shared + 128 + t, in + 64 + t, true);
+  copy_async_commit();
+  copy_async_wait<1>();
+  __syncthreads();
+  out[t] = shared[63 - t];
+  out[64 + t] = shared[127 - t];
+  copy_async_wait<0>();
+  __syncthreads();
+  out[128 + t] = shared[191 - t];
+}
+TEST_CASE("asynchronous copies arrive group by group") {
+  std::vector<float4> in(128);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = make_float4(static_cast<float>(i), 1, 2, 3);
+  const Device<float4> from(in), to(192);
+  launch(copies_kernel, 1, 64, 192 * sizeof(float4), from.get(), to.get());
+  const auto h = to.host();
+  for (size_t i = 0; i < 64; ++i) {
+    CHECK(h[i].x == static_cast<float>(63 - i));
+    CHECK(h[i].w == 3);
+    CHECK(h[64 + i].x == 0);
+    CHECK(h[64 + i].w == 0);
+    CHECK(h[128 + i].x == static_cast<float>(127 - i));
+  }
+}
+__global__ void exp2_kernel(const float* in, float* out) {
+  out[threadIdx.x] = exp2_approx(in[threadIdx.x]);
+}
+TEST_CASE("exp2_approx") {
+  std::vector<float> in(32);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = -150.0f + 9.3f * static_cast<float>(i);
+  in[30] = -INFINITY;
+  in[31] = std::nanf("");
+  const Device<float> from(in), to(in.size());
+  launch(exp2_kernel, 1, 32, 0, from.get(), to.get());
+  const auto h = to.host();
+  for (size_t i = 0; i < 30; ++i) {
+    const double want = std::exp2(static_cast<double>(in[i]));
+    CHECK(std::fabs(h[i] - want) <= (in[i] < -126 ? 0x1p-126 : want * 0x1p-22));
+  }
+  CHECK(h[30] == 0);
+  CHECK(std::isnan(h[31]));
 }
 
 TEST_CASE("cuBLASLt: c = alpha a b + beta c in both layouts, types and with row strides") {
@@ -474,6 +599,58 @@ TEST_CASE("a missing barrier shows as NaN, to the neighbour above or below") {
   }
   CHECK(nans > 0);
 }
+
+// A row is written by the neighbour above or below of the lane that points to it; a barrier is missing in between.
+__global__ void missing_syncwarp_kernel(float* out, unsigned shift) {
+  CU_DYN_SHARED(float4, shared);
+  const unsigned lane = threadIdx.x;
+  shared[(lane + shift) % 32] = make_float4(1, 1, 1, 1);
+  uint32_t r[4];
+  ldmatrix(r, shared + lane);
+  for (int m = 0; m < 4; ++m) out[lane * 4 + static_cast<unsigned>(m)] = __uint_as_float(r[m]);
+}
+// A tile is read before its copies arrived, or filled anew while others may still read it.
+__global__ void missing_wait_kernel(const float4* in, float* out) {
+  CU_DYN_SHARED(float4, shared);
+  copy_async16(shared + threadIdx.x, in + threadIdx.x, true);
+  copy_async_commit();
+  __syncthreads();
+  out[threadIdx.x] = shared[63 - threadIdx.x].x;
+  copy_async_wait<0>();
+}
+__global__ void early_copy_kernel(const float4* in, float* out, unsigned shift) {
+  CU_DYN_SHARED(float4, shared);
+  shared[threadIdx.x] = in[threadIdx.x];
+  __syncthreads();
+  out[threadIdx.x] = shared[(threadIdx.x + shift) % 64].x;  // a barrier is missing after
+  copy_async16(shared + threadIdx.x, in + threadIdx.x, true);
+  copy_async_commit();
+  __syncthreads();
+  copy_async_wait<0>();
+}
+int count_nans(const std::vector<float>& v) {
+  int n = 0;
+  for (const float x : v) n += x != x;
+  return n;
+}
+TEST_CASE("ldmatrix and asynchronous copies without their barriers show as NaN") {
+  int lanes = 0, early = 0;
+  for (const unsigned shift : {1u, 31u}) {
+    const Device<float> out(128);
+    launch(missing_syncwarp_kernel, 1, 32, 32 * sizeof(float4), out.get(), shift);
+    lanes += count_nans(out.host());
+  }
+  CHECK(lanes > 0);
+  const Device<float4> in(std::vector<float4>(64, make_float4(1, 1, 1, 1)));
+  const Device<float> out(64);
+  launch(missing_wait_kernel, 1, 64, 64 * sizeof(float4), in.get(), out.get());
+  CHECK(count_nans(out.host()) > 0);
+  for (const unsigned shift : {1u, 63u}) {
+    launch(early_copy_kernel, 1, 64, 64 * sizeof(float4), in.get(), out.get(), shift);
+    early += count_nans(out.host());
+  }
+  CHECK(early > 0);
+}
 #endif
 
 __global__ void uninitialised_kernel(const float* in, float* out) {
@@ -511,6 +688,36 @@ __global__ void plain_kernel(int* out) {
 }
 __global__ void pointer_kernel(const int* in, int* out) {
   out[threadIdx.x] = in[threadIdx.x];
+}
+
+__global__ void ldmatrix_of_kernel(uint32_t* global, int offset) {
+  CU_DYN_SHARED(char, shared);
+  uint32_t r[4] = {};
+  if (offset < 0)
+    ldmatrix(r, global);
+  else
+    ldmatrix(r, shared + offset);
+  global[threadIdx.x] = r[0];
+}
+__global__ void pending_copy_kernel(const float4* in) {
+  CU_DYN_SHARED(float4, shared);
+  copy_async16(shared + threadIdx.x, in + threadIdx.x, true);
+}
+__global__ void divergent_mma_kernel(float* out) {
+  float c[4] = {};
+  const uint32_t a[4] = {};
+  if (threadIdx.x % 2) mma_bf16(c, a, 0, 0);
+  out[threadIdx.x] = c[0];
+}
+TEST_CASE("wrong uses of ldmatrix, asynchronous copies and tensor cores are reported") {
+  const Device<uint32_t> out(32);
+  const Device<float4> in(32);
+  check_words("not aligned to 16 bytes", [&] { launch(ldmatrix_of_kernel, 1, 32, 1024, out.get(), 8); });
+  check_words("not in shared memory", [&] { launch(ldmatrix_of_kernel, 1, 32, 1024, out.get(), -1); });
+  check_words("not in shared memory", [&] { launch(ldmatrix_of_kernel, 1, 32, 1024, out.get(), 1024); });
+  check_words("has not waited for", [&] { launch(pending_copy_kernel, 1, 32, 512, in.get()); });
+  check_words("wait in mma_bf16 at ",
+              [&] { launch(divergent_mma_kernel, 1, 32, 0, reinterpret_cast<float*>(out.get())); });
 }
 
 TEST_CASE("divergence is reported with its place") {

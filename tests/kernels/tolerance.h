@@ -45,6 +45,18 @@ constexpr double rms_norm_dweight(int64_t t) {
 /// rope: two products, one of them fused.
 inline constexpr double kRope = 2;
 
+/// attention: error of a row against its norm, in the 2-norm. In f32, scores are chains of head_dim products (an error
+/// of ~ sqrt(head_dim) * 2^-24 of values up to ~3, which exp turns into a relative one), sums over keys are chains of
+/// 128: this is about four times what is measured.
+inline constexpr double kAttention = 2e-6, kAttentionBackward = 4e-6;
+/// Tensor cores cut their sums off where f32 rounds them: twice the error of a score.
+inline constexpr double kAttentionMmaScore = 2 * kAttention;
+/// With bf16 products p (in o and dv) or ds (in dq and dk) is rounded as an operand: half a step of each term, of
+/// either sign, so a row of o or dv moves by less than that of its norm. The ds of a query add up to 0, so rows of dq
+/// are differences: two keys at right angles have 2 / sqrt(2) of the difference's norm, hence two steps. A dout of f32
+/// is rounded as well.
+inline constexpr double kAttentionP = kBf16, kAttentionDs = 2 * kBf16, kAttentionDout = kBf16;
+
 /// silu: sigmoid within 3 ulp (6 units), two products. Slope: two sigmoids, three products, one more with dy and up.
 inline constexpr double kSilu = 6 + 2;
 inline constexpr double kSiluSlope = 2 * 6 + 5;

@@ -14,6 +14,8 @@ struct AttentionShape {
   std::vector<int32_t> cu_q, cu_k;
   int64_t heads = 1, kv_heads = 1, head_dim = 1;
   double scale = 1;
+  int64_t window = 0;  // 0: none
+  double softcap = 0;  // 0: none
   int64_t queries() const { return cu_q.back(); }
   int64_t keys() const { return cu_k.back(); }
 };
@@ -36,16 +38,18 @@ void for_each_query(const AttentionShape& s, F f) {
   for (size_t seq = 0; seq + 1 < s.cu_q.size(); ++seq) {
     const int64_t nq = s.cu_q[seq + 1] - s.cu_q[seq], nk = s.cu_k[seq + 1] - s.cu_k[seq];
     for (int64_t i = 0; i < nq; ++i)
-      for (int64_t h = 0; h < s.heads; ++h)
-        f(s.cu_q[seq] + i, h, int64_t{s.cu_k[seq]}, nk - nq + i + 1, h / (s.heads / s.kv_heads));
+      for (int64_t h = 0; h < s.heads; ++h) {
+        const int64_t all = nk - nq + i + 1, seen = s.window > 0 && s.window < all ? s.window : all;
+        f(s.cu_q[seq] + i, h, s.cu_k[seq] + all - seen, seen, h / (s.heads / s.kv_heads));
+      }
   }
 }
 
 template <class T>
-T scaled_score(const AttentionShape& s, const T* q, const T* k) {
+T score_of(const AttentionShape& s, const T* q, const T* k) {
   T sum = 0;
   for (int64_t i = 0; i < s.head_dim; ++i) sum += q[i] * k[i];
-  return s.scale * sum;
+  return s.softcap > 0 ? s.softcap * std::tanh(s.scale * sum / s.softcap) : s.scale * sum;
 }
 
 /// q [Tq, heads * d], k and v [Tk, kv_heads * d]; o like q, lse [Tq, heads].
@@ -59,7 +63,7 @@ AttentionOutput<T> attention(const AttentionShape& s, const std::vector<T>& q, c
     std::vector<T> score(static_cast<size_t>(keys));
     double max = -std::numeric_limits<double>::infinity();
     for (int64_t j = 0; j < keys; ++j) {
-      score[j] = scaled_score(s, &q[row * width + h * d], &k[(key0 + j) * kv_width + kv * d]);
+      score[j] = score_of(s, &q[row * width + h * d], &k[(key0 + j) * kv_width + kv * d]);
       max = std::max(max, real_part(score[j]));
     }
     T sum = 0;
@@ -87,10 +91,12 @@ inline AttentionGradients attention_backward(const AttentionShape& s, const std:
     for (int64_t i = 0; i < d; ++i) delta += dout[at + i] * forward.o[at + i];
     for (int64_t j = 0; j < keys; ++j) {
       const int64_t key = (key0 + j) * kv_width + kv * d;
-      const double p = std::exp(scaled_score(s, &q[at], &k[key]) - forward.lse[row * s.heads + h]);
+      const double score = score_of(s, &q[at], &k[key]), p = std::exp(score - forward.lse[row * s.heads + h]);
+      const double slope =
+          s.softcap > 0 ? 1 - score / s.softcap * (score / s.softcap) : 1;  // of the score by its product
       double dp = 0;
       for (int64_t i = 0; i < d; ++i) dp += dout[at + i] * v[key + i];
-      const double ds = s.scale * p * (dp - delta);
+      const double ds = s.scale * slope * p * (dp - delta);
       for (int64_t i = 0; i < d; ++i) {
         g.dq[at + i] += ds * k[key + i];
         g.dk[key + i] += ds * q[at + i];
