@@ -66,7 +66,7 @@ if [ "$build" -eq 1 ]; then
   part build 270 cmake --build "$folder" --parallel "$(nproc)" --target \
     bantam_cuda backend_seam_test bantam_tests_device with_device bantam_gpu_bench || exit 1
 fi
-library=$folder/lib/bantam/libbantam_cuda.so
+library=$(realpath -m "$folder")/lib/bantam/libbantam_cuda.so  # a path, not a name: absolute
 [ -e "$library" ] || { echo "gpu.sh: no $library" >&2; exit 2; }
 
 if [ "$tests" -eq 1 ]; then
@@ -74,7 +74,7 @@ if [ "$tests" -eq 1 ]; then
   if sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null); then
     # The device's half of each op test.
     ops=("$folder/bin/backend_seam_test" --source-file-exclude=*backend_load_test.cc --subcase=device --subcase-filter-levels=1)
-    export BANTAM_TEST_BACKEND=$PWD/$library
+    export BANTAM_TEST_BACKEND=$library
     for tool in memcheck racecheck; do
       part "compute-sanitizer $tool" 75 "$sanitizer" --tool "$tool" --error-exitcode 1 "${ops[@]}"
     done
@@ -85,7 +85,7 @@ if [ "$tests" -eq 1 ]; then
 fi
 
 left=$((limit - SECONDS - 10))
-part benchmark $((left + 5)) "$folder/bin/bantam_gpu_bench" --backend "$PWD/$library" --limit "$((left > 10 ? left : 10))" "$@" |
+part benchmark $((left + 5)) "$folder/bin/bantam_gpu_bench" --backend "$library" --limit "$((left > 10 ? left : 10))" "$@" |
   tee "$folder/gpu_bench.txt"
 status=${PIPESTATUS[0]}
 [ "$status" -eq 0 ] || failed=1
