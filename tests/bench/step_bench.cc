@@ -2,8 +2,7 @@
 // A whole QLoRA step, its breakdown per op, and its share of the machine's measured arithmetic peak; the peak is
 // measured between the steps of the same process, because shared machines drift.
 //   bantam_step_bench [MODEL] [--tokens T] [--rank R] [--threads N] [--rounds N] [--checkpointing]
-// Without a model: SmolLM2-135M's shape with random weights. FLOPs counted: 4 per weight of the linears and token
-// (forward and dx), 4 per weight of the head and token, attention's two and five products; LoRA is not counted.
+// Without a model: SmolLM2-135M's shape with random weights. What is counted: step_flops.h.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -13,6 +12,7 @@
 
 #include "finetune/train/trainer.h"
 #include "peak.h"
+#include "step_flops.h"
 #include "tests/finetune/model_testing.h"
 
 using namespace bantam;
@@ -61,15 +61,7 @@ int main(int argc, char** argv) {
   Trainer trainer(ctx, model, adapters, options, tokens);
   trainer.reserve();
 
-  double flops = 0;
-  for (const LayerGraph& g : trainer.graph().stages)
-    for (const Op& op : g.ops) {
-      const auto width = [&](int v) { return static_cast<double>(g.values[static_cast<size_t>(v)].width); };
-      if (op.kind == OpKind::linear) flops += 4 * static_cast<double>(tokens) * width(op.in[0]) * width(op.out[0]);
-      if (op.kind == OpKind::attention) flops += 3.5 * forward_flops(model->config, g, op, tokens);
-      if (op.kind == OpKind::cross_entropy) flops += 2 * forward_flops(model->config, g, op, tokens);
-    }
-
+  const double flops = step_flops(trainer.graph(), tokens, tokens);
   const Peak peak_run = peak_of(ctx.isa());
   const auto measure_peak = [&] {
     double done = 0;

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -34,21 +35,32 @@ inline std::vector<float> rounded(std::vector<float> v, DType t) {
   return v;
 }
 
-/// Runs body(ctx) once per backend. BANTAM_CUDA_ON_CPU is the path of the emulated one, where this build has it.
+/// The backend beside the CPU's that tests run on: $BANTAM_TEST_BACKEND, a path or a name; else the emulated one
+/// (BANTAM_CUDA_ON_CPU is its path) where this build has it; else empty.
+inline std::string device_backend() {
+  if (const char* given = std::getenv("BANTAM_TEST_BACKEND")) return given;
+#ifdef BANTAM_CUDA_ON_CPU
+  return BANTAM_CUDA_ON_CPU;
+#else
+  return "";
+#endif
+}
+
+/// Runs body(ctx) once per backend.
 template <class F>
 void on_each_backend(F&& body) {
   SUBCASE("cpu") {
     Context ctx({.num_threads = 2});
     body(ctx);
   }
-  SUBCASE("cuda_on_cpu") {
-#ifdef BANTAM_CUDA_ON_CPU
-    Context ctx({.num_threads = 1, .backend = BANTAM_CUDA_ON_CPU});
+  SUBCASE("device") {
+    if (device_backend().empty()) {
+      MESSAGE("skipped: this build has no CUDA toolkit headers");
+      return;
+    }
+    Context ctx({.num_threads = 1, .backend = device_backend()});
     CHECK_FALSE(ctx.backend().host_memory);
     body(ctx);
-#else
-    MESSAGE("skipped: this build has no CUDA toolkit headers");
-#endif
   }
 }
 
