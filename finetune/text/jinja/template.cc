@@ -24,7 +24,8 @@ JinjaTemplate::JinjaTemplate(std::shared_ptr<const JinjaTree> tree, std::string 
 
 JinjaTemplate JinjaTemplate::parse(const std::string& source, std::string name) {
   try {
-    return JinjaTemplate(jinja_parse(source), std::move(name));
+    auto tree = jinja_parse(source);
+    return JinjaTemplate(std::move(tree), std::move(name));
   } catch (const JinjaSyntaxError& e) {
     throw Error(ErrorCode::model, str(place(name, jinja_normalize(source), e.at), ": ", e.message));
   }
