@@ -96,7 +96,8 @@ TEST_CASE("jinja: every real template parses") {
   }
   std::istringstream lines(read_file(folder() / "ollama_templates.jsonl"));
   for (std::string line; std::getline(lines, line);) {
-    for (const auto& [name, source] : ordered_json::parse(line).items()) {
+    const auto row = ordered_json::parse(line);
+    for (const auto& [name, source] : row.items()) {
       CAPTURE(name);
       CHECK_NOTHROW(JinjaTemplate::parse(source.get<std::string>(), name));
       ++count;
