@@ -10,23 +10,36 @@ namespace bantam {
 using Kind = JinjaValue::Kind;
 using Node = JinjaExprKind;
 
+const JinjaValue& JinjaEvaluator::operand(const JinjaExpr& e, JinjaValue& own) {
+  if (e.kind == Node::constant || e.kind == Node::name) {
+    work_.charge(1);
+    return e.kind == Node::constant ? e.value : lookup(e.id);
+  }
+  own = evaluate(e);
+  return own;
+}
+
+bool JinjaEvaluator::holds(const JinjaExpr& e) {
+  JinjaValue own;
+  return jinja_truth(operand(e, own));
+}
+
 JinjaValue JinjaEvaluator::evaluate(const JinjaExpr& e) {
   work_.charge(1);
   if (e.kind == Node::constant) return e.value;
-  if (e.kind == Node::name) {
-    at_ = e.at;
-    return lookup(e.id);
-  }
+  if (e.kind == Node::name) return lookup(e.id);
   if (e.kind == Node::captured) return std::exchange(captured_, JinjaValue());
   const Deeper deeper(*this);
   switch (e.kind) {
     case Node::attribute: {
-      const JinjaValue object = evaluate(*e.parts[0]);
+      JinjaValue own;
+      const JinjaValue& object = operand(*e.parts[0], own);
       at_ = e.at;
       return jinja_attribute(object, e.value.text(), work_);
     }
     case Node::item: {
-      const JinjaValue object = evaluate(*e.parts[0]), key = evaluate(*e.parts[1]);
+      JinjaValue own, own_key;
+      const JinjaValue &object = operand(*e.parts[0], own), &key = operand(*e.parts[1], own_key);
       at_ = e.at;
       return jinja_item(object, key, work_);
     }
@@ -37,7 +50,7 @@ JinjaValue JinjaEvaluator::evaluate(const JinjaExpr& e) {
     case Node::test:
       return test(e);
     case Node::logic_not:
-      return !jinja_truth(evaluate(*e.parts[0]));
+      return !holds(*e.parts[0]);
     case Node::logic_and: {
       JinjaValue left = evaluate(*e.parts[0]);
       return jinja_truth(left) ? evaluate(*e.parts[1]) : left;
@@ -53,7 +66,7 @@ JinjaValue JinjaEvaluator::evaluate(const JinjaExpr& e) {
     case Node::compare:
       return compare(e);
     case Node::conditional:
-      if (jinja_truth(evaluate(*e.parts[1]))) return evaluate(*e.parts[0]);
+      if (holds(*e.parts[1])) return evaluate(*e.parts[0]);
       if (e.parts[2]) return evaluate(*e.parts[2]);
       return jinja_undefined_hint("the inline if-expression evaluated to false and no else section was defined.");
     case Node::slice:
@@ -91,19 +104,22 @@ JinjaValue JinjaEvaluator::container(const JinjaExpr& e) {
 }
 
 JinjaValue JinjaEvaluator::compare(const JinjaExpr& e) {
-  JinjaValue left = evaluate(*e.parts[0]);
-  for (size_t i = 0; i < e.comparisons.size(); ++i) {
-    JinjaValue right = evaluate(*e.parts[i + 1]);
+  JinjaValue own_left, own_right;
+  const JinjaValue* left = &operand(*e.parts[0], own_left);
+  for (size_t i = 0;; ++i) {
+    const JinjaValue& right = operand(*e.parts[i + 1], own_right);
     at_ = e.at;
-    if (!jinja_compare(e.comparisons[i], left, right, work_)) return false;
-    left = std::move(right);
+    if (!jinja_compare(e.comparisons[i], *left, right, work_)) return false;
+    if (i + 1 == e.comparisons.size()) return true;
+    own_left = right;
+    left = &own_left;
   }
-  return true;
 }
 
 JinjaValue JinjaEvaluator::arithmetic(const JinjaExpr& e) {
   JinjaValue left = evaluate(*e.parts[0]);
-  const JinjaValue right = evaluate(*e.parts[1]);
+  JinjaValue own;
+  const JinjaValue& right = operand(*e.parts[1], own);
   at_ = e.at;
   if (e.op == JinjaOperator::add && left.is(Kind::string) && right.is(Kind::string) && left.object()->references == 1 &&
       !is_markup(left) && !is_markup(right)) {
@@ -120,7 +136,8 @@ JinjaValue JinjaEvaluator::arithmetic(const JinjaExpr& e) {
 JinjaValue JinjaEvaluator::concat(const JinjaExpr& e) {
   std::string out;
   for (const auto& part : e.parts) {
-    const JinjaValue value = evaluate(*part);
+    JinjaValue own;
+    const JinjaValue& value = operand(*part, own);
     at_ = e.at;
     jinja_append_str(out, value, work_);
   }
@@ -144,15 +161,17 @@ JinjaArguments JinjaEvaluator::arguments(const JinjaExpr& e) {
 }
 
 JinjaValue JinjaEvaluator::filter(const JinjaExpr& e) {
-  const JinjaValue subject = evaluate(*e.parts[0]);
+  JinjaValue own;
+  const JinjaValue& subject = operand(*e.parts[0], own);
   JinjaArguments given = arguments(e);
   at_ = e.at;
   return e.filter->call(subject, given, work_);
 }
 
 JinjaValue JinjaEvaluator::test(const JinjaExpr& e) {
-  const JinjaValue subject = evaluate(*e.parts[0]);
-  const JinjaValue argument = e.parts.size() > 1 ? evaluate(*e.parts[1]) : JinjaValue();
+  JinjaValue own, argument;
+  const JinjaValue& subject = operand(*e.parts[0], own);
+  if (e.parts.size() > 1) argument = evaluate(*e.parts[1]);
   at_ = e.at;
   return e.test->call(subject, argument, work_);
 }
@@ -160,7 +179,8 @@ JinjaValue JinjaEvaluator::test(const JinjaExpr& e) {
 JinjaValue JinjaEvaluator::call(const JinjaExpr& e) {
   const JinjaExpr& callee = *e.parts[0];
   if (callee.kind == Node::attribute) {  // without a value for the bound method
-    const JinjaValue object = evaluate(*callee.parts[0]);
+    JinjaValue own;
+    const JinjaValue& object = operand(*callee.parts[0], own);
     std::string_view name = callee.value.text();
     at_ = callee.at;
     if (jinja_find_method(object, name) == MethodKind::supported) {

@@ -62,7 +62,8 @@ JinjaEvaluator::Flow JinjaEvaluator::execute(const JinjaStatement& s) {
       emit_text(s.text);
       return Flow::on;
     case JinjaStatementKind::output: {
-      const JinjaValue value = evaluate(*s.expr);
+      JinjaValue own;
+      const JinjaValue& value = operand(*s.expr, own);
       at_ = s.at;
       emit(value);
       return Flow::on;
@@ -102,7 +103,7 @@ JinjaEvaluator::Flow JinjaEvaluator::execute(const JinjaStatement& s) {
 JinjaEvaluator::Flow JinjaEvaluator::choose(const JinjaStatement& s) {
   const Deeper deeper(*this);
   for (const auto& [condition, body] : s.branches)
-    if (jinja_truth(evaluate(*condition))) return execute(body);
+    if (holds(*condition)) return execute(body);
   return execute(s.otherwise);
 }
 

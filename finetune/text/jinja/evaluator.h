@@ -51,6 +51,10 @@ class JinjaEvaluator {
 
   // expressions
   JinjaValue evaluate(const JinjaExpr& e);
+  /// The value without a copy where there is one to point at, else in `own`. Variables stay what they are while an
+  /// expression is evaluated: a macro sets its own.
+  const JinjaValue& operand(const JinjaExpr& e, JinjaValue& own);
+  bool holds(const JinjaExpr& e);
   JinjaValue container(const JinjaExpr& e);
   JinjaValue compare(const JinjaExpr& e);
   JinjaValue arithmetic(const JinjaExpr& e);

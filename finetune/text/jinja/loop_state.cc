@@ -19,7 +19,7 @@ bool JinjaLoopState::next_item(JinjaValue& item) {
     scope.parent = outer;
     evaluator->scope_ = &scope;
     evaluator->assign(statement.target, item);
-    const bool keep = jinja_truth(evaluator->evaluate(*statement.test));
+    const bool keep = evaluator->holds(*statement.test);
     evaluator->scope_ = inner;
     if (keep) return true;
   }

@@ -42,11 +42,6 @@ struct JinjaWork {
 
 constexpr int kJinjaMostLevels = 128;  ///< of nested values: printing, comparing and freeing them recurse
 
-struct JinjaObject {
-  std::atomic<uint32_t> references{0};
-  virtual ~JinjaObject() = default;
-};
-
 struct JinjaString final : JinjaObject {
   std::string text;
   bool markup = false;                ///< made by `safe`: what is joined to it is escaped for HTML, as markupsafe does

@@ -110,18 +110,6 @@ JinjaValue JinjaValue::from_json(const nlohmann::ordered_json& json) {
   return convert(json, 0);
 }
 
-bool JinjaValue::holds_object() const {
-  return kind_ >= Kind::string || kind_ == Kind::undefined;
-}
-
-void JinjaValue::acquire() noexcept {
-  if (holds_object()) bits_.o->references.fetch_add(1, std::memory_order_relaxed);
-}
-
-void JinjaValue::release() noexcept {
-  if (holds_object() && bits_.o->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete bits_.o;
-}
-
 const std::string& JinjaValue::text() const {
   return as_string(*this).text;
 }

@@ -12,17 +12,21 @@
 
 namespace bantam {
 
-struct JinjaObject;
+/// What a value shares with its copies.
+struct JinjaObject {
+  std::atomic<uint32_t> references{0};
+  virtual ~JinjaObject() = default;
+};
 
 class JinjaValue {
  public:
   enum class Kind : uint8_t {
     missing,  ///< an argument that was not given; templates never see it
-    undefined,
     none,
     boolean,
     integer,
     real,
+    undefined,  ///< from here on an object stands behind the value
     string,
     sequence,  ///< list, tuple, range, views of a dict, an iterator that can be read once
     dict,
@@ -80,9 +84,13 @@ class JinjaValue {
   JinjaObject* object() const { return holds_object() ? bits_.o : nullptr; }
 
  private:
-  bool holds_object() const;
-  void acquire() noexcept;
-  void release() noexcept;
+  bool holds_object() const { return kind_ >= Kind::undefined; }
+  void acquire() const noexcept {
+    if (holds_object()) bits_.o->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  void release() noexcept {
+    if (holds_object() && bits_.o->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete bits_.o;
+  }
 
   Kind kind_;
   union {
