@@ -8,6 +8,7 @@
 The environment is that of transformers: the immutable sandbox, trim_blocks, lstrip_blocks, loop controls, tojson as
 json.dumps(ensure_ascii=False), and {% generation %}, whose spans are kept as bytes of the output.
 """
+import copy
 import datetime
 import json
 import os
@@ -99,7 +100,7 @@ def cases():
 
 def render(env, template):
     try:
-        out = env.from_string(template).render(**CONTEXT)
+        out = env.from_string(template).render(**copy.deepcopy(CONTEXT))  # `indent` grows a list
     except jinja2.TemplateSyntaxError as e:
         return {"syntax_error": str(e.message)}
     except Exception as e:  # what the template does wrong is what the test is about

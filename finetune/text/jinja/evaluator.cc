@@ -130,9 +130,8 @@ JinjaEvaluator::Flow JinjaEvaluator::loop(const JinjaStatement& s) {
   auto* state = new JinjaLoopState(*this, s, std::move(source));
   const JinjaValue handle(Kind::loop, state);
   JinjaScope local, *const outer = scope_;
-  bool empty = true;
+  bool otherwise = true;  // Jinja's rule: unless a pass went through to its end
   while (state->advance()) {
-    empty = false;
     at_ = s.at;
     work_.charge(1);
     if (iterations_left_ == 0) {
@@ -146,9 +145,10 @@ JinjaEvaluator::Flow JinjaEvaluator::loop(const JinjaStatement& s) {
     const Flow flow = execute(s.body);
     scope_ = outer;
     if (flow == Flow::stop) break;
+    if (flow == Flow::on) otherwise = false;
   }
   state->finish();
-  if (empty && !s.otherwise.statements.empty()) return in_new_scope(s.otherwise);
+  if (otherwise && !s.otherwise.statements.empty()) return in_new_scope(s.otherwise);
   return Flow::on;
 }
 

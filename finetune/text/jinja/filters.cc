@@ -97,7 +97,9 @@ JinjaValue replace(Value v, JinjaArguments& given, JinjaWork& work) {
 
 JinjaValue indent(Value v, JinjaArguments& given, JinjaWork& work) {
   const auto a = jinja_bind("indent", given, {"width", "first", "blank"});
-  if (!v.is(Kind::string)) jinja_data_fault(str("indent takes a text, not ", jinja_type(v)));
+  if (v.is(Kind::undefined)) jinja_fail_undefined(v);
+  if (is_sequence_of(v, SequenceKind::list)) jinja_data_fault("'list' object has no attribute 'splitlines'");
+  if (!v.is(Kind::string)) jinja_data_fault(str("unsupported operand type(s) for +=: '", jinja_type(v), "' and 'str'"));
   std::string space(4, ' ');
   if (a[0].is(Kind::string)) {
     space = a[0].text();
