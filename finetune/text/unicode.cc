@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "unicode.h"
+
+#include <utf8proc.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "../../kernels/error.h"
+#include "utf8.h"
+
+namespace bantam {
+namespace {
+
+utf8proc_category_t category(uint32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
+
+bool between(uint32_t c, uint32_t first, uint32_t last) {
+  return c >= first && c <= last;
+}
+
+// Bytes of the longest start of a valid sequence; `s` is not empty and does not start with a valid one.
+size_t maximal_part(std::string_view s) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
+  const uint32_t b0 = byte(0);
+  const size_t most = between(b0, 0xC2, 0xDF) ? 2 : between(b0, 0xE0, 0xEF) ? 3 : between(b0, 0xF0, 0xF4) ? 4 : 1;
+  size_t n = 1;
+  for (; n < most && n < s.size(); ++n) {
+    uint32_t low = 0x80, high = 0xBF;
+    if (n == 1) {
+      low = b0 == 0xE0 ? 0xA0 : b0 == 0xF0 ? 0x90 : low;
+      high = b0 == 0xED ? 0x9F : b0 == 0xF4 ? 0x8F : high;
+    }
+    if (!between(byte(n), low, high)) break;
+  }
+  return n;
+}
+
+}  // namespace
+
+std::string normalize(std::string_view text, NormalForm form) {
+  int options = UTF8PROC_STABLE;
+  options |= form == NormalForm::nfc || form == NormalForm::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  if (form == NormalForm::nfkc || form == NormalForm::nfkd) options |= UTF8PROC_COMPAT;
+  utf8proc_uint8_t* result = nullptr;
+  const utf8proc_ssize_t n =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &result, static_cast<utf8proc_option_t>(options));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, &std::free);
+  if (n < 0) throw Error(ErrorCode::data, str("Unicode normalisation: ", utf8proc_errmsg(n)));
+  return {reinterpret_cast<const char*>(result), static_cast<size_t>(n)};
+}
+
+bool is_white_space(uint32_t c) {
+  return between(c, 9, 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || between(c, 0x2000, 0x200A) ||
+         c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+bool is_word(uint32_t c) {
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      // Letters in circles and squares are alphabetic symbols; U+200C and U+200D join.
+      return is_mark(c) || between(c, 0x24B6, 0x24E9) || between(c, 0x1F130, 0x1F149) || between(c, 0x1F150, 0x1F169) ||
+             between(c, 0x1F170, 0x1F189) || c == 0x200C || c == 0x200D;
+  }
+}
+
+bool is_number(uint32_t c) {
+  const auto k = category(c);
+  return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
+}
+
+bool is_punctuation(uint32_t c) {
+  if (c < 0x80)
+    return between(c, 0x21, 0x2F) || between(c, 0x3A, 0x40) || between(c, 0x5B, 0x60) || between(c, 0x7B, 0x7E);
+  const auto k = category(c);
+  return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+}
+
+bool is_mark(uint32_t c) {
+  const auto k = category(c);
+  return k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME;
+}
+
+void append_lower(std::string& out, uint32_t c) {
+  if (c < 0x80) {
+    out.push_back(static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c));
+  } else if (c == 0x130) {  // the only character whose lower case is two
+    out += "i\xCC\x87";
+  } else {
+    utf8_append(out, static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+  }
+}
+
+size_t grapheme_length(std::string_view text) {
+  uint32_t before = 0, next = 0;
+  size_t at = utf8_sequence(text, &before);
+  utf8proc_int32_t state = 0;
+  while (at < text.size()) {
+    const size_t n = utf8_sequence(text.substr(at), &next);
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(before), static_cast<utf8proc_int32_t>(next),
+                                         &state)) {
+      break;
+    }
+    before = next;
+    at += n;
+  }
+  return at;
+}
+
+std::string replace_invalid(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t valid = utf8_valid_prefix(text);
+    out += text.substr(0, valid);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    out += "\xEF\xBF\xBD";
+    text.remove_prefix(maximal_part(text));
+  }
+  return out;
+}
+
+}  // namespace bantam
