@@ -10,6 +10,8 @@
 namespace bantam {
 namespace {
 
+constexpr std::string_view kSpaceSign = "\xE2\x96\x81";  // U+2581
+
 [[noreturn]] void fail(const std::string& where, const std::string& what) {
   throw Error(ErrorCode::model, str(where, ": ", what));
 }
@@ -40,6 +42,7 @@ BpeModel::BpeModel(BpeParts parts)
     read_byte_fallback();
   }
   read_merges(parts.merges);
+  if (!bytes_ && word_prefix_.empty() && word_suffix_.empty()) find_word_starts(parts.merges);
   complete_ = std::none_of(byte_ids_.begin(), byte_ids_.end(), [](int32_t id) { return id < 0; });
 }
 
@@ -81,7 +84,41 @@ void BpeModel::read_merges(const std::vector<std::pair<std::string, std::string>
   }
 }
 
+// Merges only join texts, so when no result has the sign for a space behind another character, text can be cut there,
+// and whole documents become words. Not where bytes or unknown characters stand for other text than they show.
+void BpeModel::find_word_starts(const std::vector<std::pair<std::string, std::string>>& merges) {
+  const auto shows_other = [&](const std::string& text) {
+    const int32_t id = vocabulary_.find(text);
+    return id == unk_ || std::find(byte_ids_.begin(), byte_ids_.end(), id) != byte_ids_.end();
+  };
+  space_starts_word_ = vocabulary_.find(kSpaceSign) >= 0 && vocabulary_.find(kSpaceSign) != unk_;
+  for (size_t i = 0; i < merges.size() && space_starts_word_; ++i) {
+    const auto& [left, right] = merges[i];
+    const std::string both = left + right;
+    size_t at = 0;
+    while (std::string_view(both).substr(at).starts_with(kSpaceSign)) at += kSpaceSign.size();
+    space_starts_word_ = both.find(kSpaceSign, at) == std::string::npos;
+    if (left.starts_with("<") || right.starts_with("<") ||
+        (unk_ >= 0 && (left == vocabulary_.text(unk_) || right == vocabulary_.text(unk_)))) {
+      space_starts_word_ = space_starts_word_ && !shows_other(left) && !shows_other(right);
+    }
+  }
+}
+
 size_t BpeModel::encode(std::string_view piece, std::vector<int32_t>& out) const {
+  if (!space_starts_word_ || (ignore_merges_ && piece.size() <= vocabulary_.longest())) return encode_word(piece, out);
+  size_t lost = 0;
+  while (!piece.empty()) {
+    size_t end = 0;
+    while (piece.substr(end).starts_with(kSpaceSign)) end += kSpaceSign.size();
+    end = std::min(piece.find(kSpaceSign, end), piece.size());
+    lost += encode_word(piece.substr(0, end), out);
+    piece.remove_prefix(end);
+  }
+  return lost;
+}
+
+size_t BpeModel::encode_word(std::string_view piece, std::vector<int32_t>& out) const {
   const int32_t id = bytes_ ? words_.find(piece) : vocabulary_.find(piece);
   const uint8_t whole = id < 0 ? uint8_t{never} : whole_[static_cast<size_t>(id)].load(std::memory_order_relaxed);
   if (whole == yes || (ignore_merges_ && whole != never)) {

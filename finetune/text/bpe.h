@@ -45,6 +45,8 @@ class BpeModel final : public TextModel {
   void read_byte_fallback();
   void read_merges(const std::vector<std::pair<std::string, std::string>>& merges);
   bool is_control(int32_t id) const { return whole_[static_cast<size_t>(id)] == never; }
+  void find_word_starts(const std::vector<std::pair<std::string, std::string>>& merges);
+  size_t encode_word(std::string_view word, std::vector<int32_t>& out) const;
   size_t append_bytes(std::string_view piece, std::vector<int32_t>& out) const;
   size_t append_characters(std::string_view piece, std::vector<int32_t>& out) const;
   bool append_fallback(std::string_view text, std::vector<int32_t>& out) const;
@@ -53,6 +55,7 @@ class BpeModel final : public TextModel {
   Vocabulary vocabulary_;
   BpeMerges merges_;
   bool bytes_, ignore_merges_, fuse_unk_, complete_ = true;
+  bool space_starts_word_ = false;  // no merge joins a character and the sign for a space behind it
   int32_t unk_;
   std::string word_prefix_, word_suffix_;
   std::array<int32_t, 256> byte_ids_{};  // of single bytes, or of <0xNN>

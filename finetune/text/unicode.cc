@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 #include "../../kernels/error.h"
 #include "utf8.h"
@@ -37,19 +38,99 @@ size_t maximal_part(std::string_view s) {
   return n;
 }
 
+// The characters of which a text may be made that is in the form already, and at which it can be cut: they stay as they
+// are, combine with nothing before them and are not reordered. Looked up instead of worked out each time.
+class StableCharacters {
+ public:
+  explicit StableCharacters(NormalForm form) : stable_(kMost) {
+    std::vector<bool> second(kMost);  // of a composition
+    for (uint32_t c = 0; c < kMost; ++c) {
+      utf8proc_int32_t parts[32];
+      int boundary = 0;
+      const auto n =
+          utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 32,
+                                  static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), &boundary);
+      for (utf8proc_ssize_t k = 1; k < n && k < 32; ++k) {
+        if (parts[k] < static_cast<utf8proc_int32_t>(kMost)) second[static_cast<size_t>(parts[k])] = true;
+      }
+    }
+    const bool composes = form == NormalForm::nfc || form == NormalForm::nfkc;
+    for (uint32_t c = 0; c < kMost; ++c) {
+      if (between(c, 0xD800, 0xDFFF)) continue;
+      const auto* p = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
+      if (p->combining_class != 0 || (composes && second[c])) continue;
+      std::string one;
+      utf8_append(one, c);
+      stable_[c] = p->decomp_seqindex == UINT16_MAX && !between(c, 0xAC00, 0xD7A3) ? true : map(one, form) == one;
+    }
+  }
+  bool has(uint32_t c) const { return c < kMost && stable_[c]; }
+
+  static std::string map(std::string_view text, NormalForm form) {
+    int options = UTF8PROC_STABLE;
+    options |= form == NormalForm::nfc || form == NormalForm::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+    if (form == NormalForm::nfkc || form == NormalForm::nfkd) options |= UTF8PROC_COMPAT;
+    utf8proc_uint8_t* result = nullptr;
+    const utf8proc_ssize_t n =
+        utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                     &result, static_cast<utf8proc_option_t>(options));
+    const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, &std::free);
+    if (n < 0) throw Error(ErrorCode::data, str("Unicode normalisation: ", utf8proc_errmsg(n)));
+    return {reinterpret_cast<const char*>(result), static_cast<size_t>(n)};
+  }
+
+ private:
+  static constexpr uint32_t kMost = 0x20000;
+  std::vector<bool> stable_;
+};
+
+const StableCharacters& stable_characters(NormalForm form) {
+  switch (form) {
+    case NormalForm::nfc: {
+      static const StableCharacters table(NormalForm::nfc);
+      return table;
+    }
+    case NormalForm::nfd: {
+      static const StableCharacters table(NormalForm::nfd);
+      return table;
+    }
+    case NormalForm::nfkc: {
+      static const StableCharacters table(NormalForm::nfkc);
+      return table;
+    }
+    default: {
+      static const StableCharacters table(NormalForm::nfkd);
+      return table;
+    }
+  }
+}
+
 }  // namespace
 
 std::string normalize(std::string_view text, NormalForm form) {
-  int options = UTF8PROC_STABLE;
-  options |= form == NormalForm::nfc || form == NormalForm::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
-  if (form == NormalForm::nfkc || form == NormalForm::nfkd) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* result = nullptr;
-  const utf8proc_ssize_t n =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &result, static_cast<utf8proc_option_t>(options));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, &std::free);
-  if (n < 0) throw Error(ErrorCode::data, str("Unicode normalisation: ", utf8proc_errmsg(n)));
-  return {reinterpret_cast<const char*>(result), static_cast<size_t>(n)};
+  const StableCharacters& stable = stable_characters(form);
+  std::string out;
+  out.reserve(text.size());
+  // [done, safe): as it is; [safe, at): a stable character and what may change it.
+  size_t done = 0, safe = 0, at = 0;
+  bool unstable = false;
+  while (at <= text.size()) {
+    uint32_t c = 0;
+    const size_t n = at < text.size() ? utf8_sequence(text.substr(at), &c) : 1;
+    if (at == text.size() || stable.has(c)) {
+      if (unstable) {
+        out += text.substr(done, safe - done);
+        out += StableCharacters::map(text.substr(safe, at - safe), form);
+        done = at;
+        unstable = false;
+      }
+      safe = at;
+    } else {
+      unstable = true;
+    }
+    at += n;
+  }
+  return out += text.substr(done);
 }
 
 bool is_white_space(uint32_t c) {

