@@ -169,7 +169,7 @@ std::unique_ptr<Decoder> read_one(const json& j, const std::string& at) {
     return std::make_unique<StripDecoder>(need_character(j, "content", at), count("start"), count("stop"));
   }
   if (type == "Replace") {
-    std::string to = need_text(j, "content", at);
+    std::string to = need_content(j, "content", at);
     StagePattern pattern = read_pattern(j, at);
     if (pattern.regex) return std::make_unique<RegexDecoder>(Regex(pattern.text, at), std::move(to));
     return std::make_unique<ReplaceDecoder>(std::move(pattern.text), std::move(to));
@@ -187,7 +187,16 @@ std::unique_ptr<Decoder> read_one(const json& j, const std::string& at) {
 }  // namespace
 
 std::string Decoders::apply(std::vector<std::string> tokens) const {
-  for (const auto& step : steps_) step->apply(tokens);
+  const auto bytes = [&] {
+    size_t n = 0;
+    for (const std::string& t : tokens) n += t.size();
+    return n;
+  };
+  const size_t before = bytes();
+  for (const auto& step : steps_) {
+    step->apply(tokens);
+    check_growth(before, bytes(), where_);
+  }
   std::string out;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0 && steps_.empty()) out += ' ';
@@ -204,7 +213,7 @@ Decoders byte_level_decoder() {
 }
 
 Decoders read_decoder(const json* j, const std::string& where) {
-  Decoders out;
+  Decoders out(str(where, ": decoder"));
   std::vector<std::string> types;
   for_each_part(j, "decoders", str(where, ": decoder"), [&](const json& part, const std::string& at) {
     types.push_back(stage_type(part, at));

@@ -17,13 +17,16 @@ class Decoder {
 
 class Decoders {
  public:
+  explicit Decoders(std::string where = "decoder") : where_(std::move(where)) {}
   void add(std::unique_ptr<Decoder> step) { steps_.push_back(std::move(step)); }
   /// The texts of the tokens, changed by the steps and joined; with spaces between them when there is no step.
+  /// Error(data) when they grow out of all proportion.
   std::string apply(std::vector<std::string> tokens) const;
   /// The one step is ByteLevel: each token stands for its bytes, whatever is around it.
   bool only_bytes = false;
 
  private:
+  std::string where_;
   std::vector<std::unique_ptr<Decoder>> steps_;
 };
 

@@ -53,7 +53,7 @@ class ByCharacter final : public Normalizer {
 };
 
 void without_marks(std::string& out, uint32_t c) {
-  if (!is_mark(c)) utf8_append(out, c);
+  if (!is_accent(c)) utf8_append(out, c);
 }
 
 // SentencePiece's nmt rule: control characters go, odd spaces become spaces.
@@ -148,13 +148,13 @@ std::unique_ptr<Normalizer> read_one(const json& j, const std::string& at) {
   if (type == "Lowercase") return std::make_unique<ByCharacter<decltype(&append_lower)>>(&append_lower);
   if (type == "StripAccents") return std::make_unique<ByCharacter<decltype(&without_marks)>>(&without_marks, true);
   if (type == "Nmt") return std::make_unique<ByCharacter<decltype(&nmt)>>(&nmt);
-  if (type == "Prepend") return std::make_unique<Around>(need_text(j, "prepend", at), "");
-  if (type == "Append") return std::make_unique<Around>("", need_text(j, "append", at));
+  if (type == "Prepend") return std::make_unique<Around>(need_content(j, "prepend", at), "");
+  if (type == "Append") return std::make_unique<Around>("", need_content(j, "append", at));
   if (type == "Strip") return std::make_unique<Strip>(need_bool(j, "strip_left", at), need_bool(j, "strip_right", at));
   if (type == "ByteLevel") return std::make_unique<ByteAlphabet>();
   if (type == "Precompiled") return read_precompiled(json_text(j, "precompiled_charsmap", at).value_or(""), at);
   if (type == "Replace") {
-    std::string to = need_text(j, "content", at);
+    std::string to = need_content(j, "content", at);
     StagePattern pattern = read_pattern(j, at);
     if (pattern.regex) return std::make_unique<ReplaceRegex>(Regex(pattern.text, at), std::move(to));
     return std::make_unique<ReplaceText>(std::move(pattern.text), std::move(to));
@@ -176,14 +176,16 @@ bool Normalizers::keeps(std::string_view text) const {
 }
 
 void Normalizers::apply(std::string& text) const {
+  const size_t before = text.size();
   for (const auto& step : steps_) {
     if (text.empty()) return;
     step->apply(text);
+    check_growth(before, text.size(), where_);
   }
 }
 
 Normalizers read_normalizer(const json* j, const std::string& where) {
-  Normalizers out;
+  Normalizers out(str(where, ": normalizer"));
   for_each_part(j, "normalizers", str(where, ": normalizer"),
                 [&](const json& part, const std::string& at) { out.add(read_one(part, at)); });
   return out;

@@ -21,13 +21,16 @@ class Normalizer {
 /// The steps one after the other.
 class Normalizers {
  public:
+  explicit Normalizers(std::string where = "normalizer") : where_(std::move(where)) {}
   void add(std::unique_ptr<Normalizer> step) { steps_.push_back(std::move(step)); }
   bool empty() const { return steps_.empty(); }
   /// True when `text` stays as it is, whatever the steps.
   bool keeps(std::string_view text) const;
+  /// Error(data) when the text grows out of all proportion.
   void apply(std::string& text) const;
 
  private:
+  std::string where_;
   std::vector<std::unique_ptr<Normalizer>> steps_;
 };
 

@@ -100,7 +100,10 @@ class Pipeline final : public Tokenizer {
   }
 
   void read_added(const AddedToken& t) {
-    if (t.id < 0 || t.id > kMostTokenId) fail(str("added token '", printable(t.content), "' has id ", t.id));
+    if (!plausible_id(t.id, vocabulary().size() + parts_.added.size())) {
+      fail(str("added token '", printable(t.content), "' has id ", t.id, ", the vocabulary ends at ",
+               vocabulary().size()));
+    }
     if (t.content.empty()) fail(str("added token ", t.id, " is empty"));
     const auto id = static_cast<size_t>(t.id);
     if (id >= kinds_.size()) {

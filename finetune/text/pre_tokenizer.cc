@@ -249,6 +249,9 @@ PreTokenizers read_pre_tokenizer(const json* j, bool bytes, const std::string& w
       read_one(*part, at, out);
       continue;
     }
+    for (size_t k = 0; k < i; ++k) {
+      if (stage_type(*parts[k].first, at) == "ByteLevel") fail(at, "ByteLevel a second time");
+    }
     read_byte_level(*part, at, out);
     if (bytes && i + 1 == parts.size()) {
       out.ends_in_bytes = true;

@@ -10,6 +10,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kMostContent = 256, kMostGrowth = 64;
+
 [[noreturn]] void fail(const std::string& at, const std::string& what) {
   throw Error(ErrorCode::model, str(at, ": ", what));
 }
@@ -26,6 +28,18 @@ std::string need_text(const json& j, const char* key, const std::string& at) {
   auto text = json_text(j, key, at);
   if (!text) fail(at, str("no ", key));
   return *std::move(text);
+}
+
+std::string need_content(const json& j, const char* key, const std::string& at) {
+  std::string text = need_text(j, key, at);
+  if (text.size() > kMostContent) fail(at, str(key, ": ", text.size(), " bytes, at most ", kMostContent));
+  return text;
+}
+
+void check_growth(size_t before, size_t now, const std::string& where) {
+  if (now > kMostGrowth * (before + 256)) {
+    throw Error(ErrorCode::data, str(where, ": makes ", now, " bytes of ", before));
+  }
 }
 
 bool need_bool(const json& j, const char* key, const std::string& at) {

@@ -10,6 +10,10 @@ namespace bantam {
 /// The "type" of a part.
 std::string stage_type(const nlohmann::json& j, const std::string& at);
 std::string need_text(const nlohmann::json& j, const char* key, const std::string& at);
+/// A text that is put in for another: of 256 bytes at most, so that no file makes much of little.
+std::string need_content(const nlohmann::json& j, const char* key, const std::string& at);
+/// Error(data) naming `where` when steps have made `now` bytes of `before`, which is out of all proportion.
+void check_growth(size_t before, size_t now, const std::string& where);
 bool need_bool(const nlohmann::json& j, const char* key, const std::string& at);
 /// A text of exactly one character.
 std::string need_character(const nlohmann::json& j, const char* key, const std::string& at);

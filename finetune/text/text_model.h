@@ -13,6 +13,11 @@ namespace bantam {
 /// Highest id a vocabulary may have, so that a wrong number cannot ask for all memory.
 inline constexpr int64_t kMostTokenId = (int64_t{1} << 24) - 1;
 
+/// Whether a vocabulary of so many tokens may have this id: gaps are allowed within reason.
+inline bool plausible_id(int64_t id, size_t tokens) {
+  return id >= 0 && id <= kMostTokenId && static_cast<uint64_t>(id) <= 4 * uint64_t{tokens} + (1u << 18);
+}
+
 /// Tokens by id and by text.
 class Vocabulary {
  public:

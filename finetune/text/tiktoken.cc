@@ -63,6 +63,9 @@ Ranks read_ranks(std::string_view text, const std::string& where) {
     add_to_fingerprint(out.fingerprint, str(" ", rank, "\n"));
   }
   if (out.bytes.empty()) fail(where, "the vocabulary is empty");
+  if (!plausible_id(static_cast<int64_t>(out.bytes.size()), out.by_bytes.size())) {
+    fail(where, str("ranks go up to ", out.bytes.size() - 1, ", there are ", out.by_bytes.size(), " tokens"));
+  }
   return out;
 }
 

@@ -72,8 +72,8 @@ class Reader {
     if (vocab == nullptr || !vocab->is_object() || vocab->empty()) fail("model.vocab: expected an object of tokens");
     int64_t most = 0;
     for (const auto& [text, id] : vocab->items()) {
-      if (!id.is_number_integer() || id < 0 || id > kMostTokenId) {
-        fail(str("model.vocab: token '", printable(text), "': expected an id of 0 to ", kMostTokenId));
+      if (!id.is_number_integer() || id < 0 || id > kMostTokenId || !plausible_id(id.get<int64_t>(), vocab->size())) {
+        fail(str("model.vocab: token '", printable(text), "': expected an id of about 0 to ", vocab->size()));
       }
       most = std::max(most, id.get<int64_t>());
     }

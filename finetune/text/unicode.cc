@@ -3,11 +3,13 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "../../kernels/error.h"
+#include "unicode_age.h"
 #include "utf8.h"
 
 namespace bantam {
@@ -19,6 +21,12 @@ utf8proc_category_t category(uint32_t c) {
 
 bool between(uint32_t c, uint32_t first, uint32_t last) {
   return c >= first && c <= last;
+}
+
+template <size_t n>
+bool among(const CodeRange (&ranges)[n], uint32_t c) {
+  const auto* it = std::lower_bound(ranges, ranges + n, c, [](const CodeRange& r, uint32_t x) { return r.last < x; });
+  return it != ranges + n && it->first <= c;
 }
 
 // Bytes of the longest start of a valid sequence; `s` is not empty and does not start with a valid one.
@@ -42,7 +50,7 @@ size_t maximal_part(std::string_view s) {
 // are, combine with nothing before them and are not reordered. Looked up instead of worked out each time.
 class StableCharacters {
  public:
-  explicit StableCharacters(NormalForm form) : stable_(kMost) {
+  explicit StableCharacters(NormalForm form) : stable_(kMost), alone_(kMost) {
     std::vector<bool> second(kMost);  // of a composition
     for (uint32_t c = 0; c < kMost; ++c) {
       utf8proc_int32_t parts[32];
@@ -57,6 +65,7 @@ class StableCharacters {
     const bool composes = form == NormalForm::nfc || form == NormalForm::nfkc;
     for (uint32_t c = 0; c < kMost; ++c) {
       if (between(c, 0xD800, 0xDFFF)) continue;
+      alone_[c] = among(kNewerMarks, c) || among(kNewerCompatibility, c);
       const auto* p = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
       if (p->combining_class != 0 || (composes && second[c])) continue;
       std::string one;
@@ -65,6 +74,8 @@ class StableCharacters {
     }
   }
   bool has(uint32_t c) const { return c < kMost && stable_[c]; }
+  /// Not known to the reference: stays as it is, and what is beside it too is apart.
+  bool alone(uint32_t c) const { return c < kMost && alone_[c]; }
 
   static std::string map(std::string_view text, NormalForm form) {
     int options = UTF8PROC_STABLE;
@@ -81,7 +92,7 @@ class StableCharacters {
 
  private:
   static constexpr uint32_t kMost = 0x20000;
-  std::vector<bool> stable_;
+  std::vector<bool> stable_, alone_;
 };
 
 const StableCharacters& stable_characters(NormalForm form) {
@@ -117,7 +128,8 @@ std::string normalize(std::string_view text, NormalForm form) {
   while (at <= text.size()) {
     uint32_t c = 0;
     const size_t n = at < text.size() ? utf8_sequence(text.substr(at), &c) : 1;
-    if (at == text.size() || stable.has(c)) {
+    const bool alone = at < text.size() && stable.alone(c);
+    if (at == text.size() || alone || stable.has(c)) {
       if (unstable) {
         out += text.substr(done, safe - done);
         out += StableCharacters::map(text.substr(safe, at - safe), form);
@@ -125,6 +137,10 @@ std::string normalize(std::string_view text, NormalForm form) {
         unstable = false;
       }
       safe = at;
+      if (alone) {
+        out += text.substr(done, at + n - done);
+        done = safe = at + n;
+      }
     } else {
       unstable = true;
     }
@@ -165,12 +181,16 @@ bool is_punctuation(uint32_t c) {
   if (c < 0x80)
     return between(c, 0x21, 0x2F) || between(c, 0x3A, 0x40) || between(c, 0x5B, 0x60) || between(c, 0x7B, 0x7E);
   const auto k = category(c);
-  return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+  return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO && !among(kNewerPunctuation, c);
 }
 
 bool is_mark(uint32_t c) {
   const auto k = category(c);
   return k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME;
+}
+
+bool is_accent(uint32_t c) {
+  return is_mark(c) && !among(kNewerMarks, c);
 }
 
 void append_lower(std::string& out, uint32_t c) {

@@ -14,8 +14,9 @@ std::string normalize(std::string_view text, NormalForm form);
 bool is_white_space(uint32_t c);  ///< White_Space
 bool is_word(uint32_t c);         ///< \w: alphabetic, marks, decimal digits, connectors, joiners
 bool is_number(uint32_t c);       ///< general category N
-bool is_punctuation(uint32_t c);  ///< ASCII punctuation and general category P
+bool is_punctuation(uint32_t c);  ///< ASCII punctuation and general category P, as HF tokenizers know it
 bool is_mark(uint32_t c);         ///< general category M
+bool is_accent(uint32_t c);       ///< a mark that HF tokenizers' StripAccents takes away
 /// Appends the full lower case of one character, without context.
 void append_lower(std::string& out, uint32_t c);
 

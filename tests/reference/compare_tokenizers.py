@@ -93,7 +93,9 @@ def random_texts(count, controls):
 class Hf:
     def __init__(self, path):
         self.tok = Tokenizer.from_file(path)
-        self.controls = [t.content for t in self.tok.get_added_tokens_decoder().values()]
+        added = self.tok.get_added_tokens_decoder()
+        self.controls = [t.content for t in added.values()]
+        self.control_ids = {i for i, t in added.items() if t.special}
 
     def encode(self, texts, parse):
         self.tok.encode_special_tokens = not parse
@@ -104,6 +106,7 @@ class Hf:
 
 
 class Sp:
+    control_ids = set()
     controls = ["<s>", "</s>", "<unk>", "<0x0A>"]
 
     def __init__(self, path):
@@ -117,6 +120,8 @@ class Sp:
 
 
 class Tik:
+    control_ids = set()
+
     def __init__(self, ranks, pattern, special, nfc):
         data = [line.split() for line in open(ranks, "rb").read().splitlines() if line]
         import base64
@@ -157,7 +162,7 @@ bad_total = 0
 def compare(name, program, model, reference, texts, work):
     global bad_total
     rows = run(program, model, texts, work)
-    bad = 0
+    bad = controls = 0
 
     def report(what, text, ours, theirs):
         nonlocal bad
@@ -171,6 +176,10 @@ def compare(name, program, model, reference, texts, work):
             continue
         for t, row, w in zip(texts, rows, want):
             if row[which] != w:
+                # The reference's Unigram, and merges that make a control token, take its text within a text for it.
+                if not parse and set(w) & reference.control_ids - set(row[which]):
+                    controls += 1
+                    continue
                 report("parsed ids" if parse else "ids", t, row[which], w)
             elif which == 0:
                 theirs, ours = reference.decode(w), row[2].decode("utf-8", "replace")
@@ -179,7 +188,8 @@ def compare(name, program, model, reference, texts, work):
                 if ours != theirs and "\ufffd" not in theirs:
                     report("decoded", t, ours, theirs)
     bad_total += bad
-    print(f"{name}: {len(texts)} texts, {sum(len(t) for t in texts) / 1e6:.1f} M characters: {bad} mismatches", flush=True)
+    print(f"{name}: {len(texts)} texts, {sum(len(t) for t in texts) / 1e6:.1f} M characters: {bad} mismatches"
+          + (f"; {controls} where the reference makes control tokens of text" if controls else ""), flush=True)
 
 
 def main():
