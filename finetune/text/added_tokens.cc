@@ -1,36 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "added_tokens.h"
 
+#include <algorithm>
+
+#include "unicode.h"
 #include "utf8.h"
 
 namespace bantam {
 namespace {
 
-bool white_space(uint32_t c) {
-  return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-         c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
 size_t leading_space(std::string_view s) {
   size_t at = 0;
   for (uint32_t c = 0; at < s.size();) {
     const size_t n = utf8_sequence(s.substr(at), &c);
-    if (n == 0 || !white_space(c)) break;
+    if (n == 0 || !is_white_space(c)) break;
     at += n;
   }
   return at;
 }
 
+// The last character of `s`, which is not empty; its length is 0 when it is not valid.
+size_t last_character(std::string_view s, uint32_t* c) {
+  size_t begin = s.size() - 1;
+  while (begin > 0 && s.size() - begin < 4 && (static_cast<uint8_t>(s[begin]) & 0xC0) == 0x80) --begin;
+  return utf8_sequence(s.substr(begin), c) == s.size() - begin ? s.size() - begin : 0;
+}
+
 size_t trailing_space(std::string_view s) {
   size_t end = s.size();
-  while (end > 0) {
-    size_t begin = end - 1;
-    while (begin > 0 && end - begin < 4 && (static_cast<uint8_t>(s[begin]) & 0xC0) == 0x80) --begin;
-    uint32_t c = 0;
-    if (utf8_sequence(s.substr(begin, end - begin), &c) != end - begin || !white_space(c)) break;
-    end = begin;
+  for (uint32_t c = 0; end > 0;) {
+    const size_t n = last_character(s.substr(0, end), &c);
+    if (n == 0 || !is_white_space(c)) break;
+    end -= n;
   }
   return s.size() - end;
+}
+
+bool word_at_start(std::string_view s) {
+  uint32_t c = 0;
+  return !s.empty() && utf8_sequence(s, &c) > 0 && is_word(c);
+}
+
+bool word_at_end(std::string_view s) {
+  uint32_t c = 0;
+  return !s.empty() && last_character(s, &c) > 0 && is_word(c);
 }
 
 }  // namespace
@@ -62,7 +75,7 @@ const AddedToken* AddedTokenFinder::longest_at(std::string_view text) const {
   return best;
 }
 
-std::vector<AddedTokenFinder::Part> AddedTokenFinder::cut(std::string_view text) const {
+std::vector<AddedTokenFinder::Part> AddedTokenFinder::cut(std::string_view text, bool parse_special) const {
   std::vector<Part> out;
   size_t plain = 0, at = 0;
   while (!tokens_.empty() && at < text.size()) {
@@ -71,13 +84,15 @@ std::vector<AddedTokenFinder::Part> AddedTokenFinder::cut(std::string_view text)
       ++at;
       continue;
     }
-    std::string_view before = text.substr(plain, at - plain);
-    if (token->lstrip) before.remove_suffix(trailing_space(before));
-    if (!before.empty()) out.push_back({before, -1});
+    size_t begin = at, end = at + token->content.size();
+    at = end;
+    if (token->special && !parse_special) continue;
+    if (token->single_word && (word_at_end(text.substr(0, begin)) || word_at_start(text.substr(end)))) continue;
+    if (token->lstrip) begin = std::max(plain, begin - trailing_space(text.substr(0, begin)));
+    if (token->rstrip) end += leading_space(text.substr(end));
+    if (begin > plain) out.push_back({text.substr(plain, begin - plain), -1});
     out.push_back({{}, token->id});
-    at += token->content.size();
-    if (token->rstrip) at += leading_space(text.substr(at));
-    plain = at;
+    plain = end;
   }
   if (plain < text.size()) out.push_back({text.substr(plain), -1});
   return out;

@@ -16,9 +16,11 @@ struct AddedToken {
   bool special = false;
   bool lstrip = false, rstrip = false;  ///< takes the white space on that side with it
   bool normalized = false;              ///< looked for in the normalised text
+  bool single_word = false;             ///< only where no word character is beside it
 };
 
-/// Finds, from left to right, the longest token that starts at each place.
+/// Finds, from left to right, the longest token that starts at each place, as HF tokenizers do: what is found and then
+/// not wanted (a control token, half a word) stays text as a whole.
 class AddedTokenFinder {
  public:
   void add(const AddedToken& token);
@@ -28,8 +30,9 @@ class AddedTokenFinder {
     std::string_view text;  ///< plain text, when id < 0
     int32_t id = -1;
   };
-  /// Cuts `text` into plain parts and tokens; white space that a token strips belongs to it.
-  std::vector<Part> cut(std::string_view text) const;
+  /// Cuts `text` into plain parts and tokens; white space that a token strips belongs to it. Control tokens are text
+  /// unless `parse_special`.
+  std::vector<Part> cut(std::string_view text, bool parse_special) const;
 
  private:
   const AddedToken* longest_at(std::string_view text) const;

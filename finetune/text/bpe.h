@@ -1,41 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level byte pair encoding (GPT-2, Llama 3, Qwen, SmolLM ...). Every text has an encoding: bytes that are not
-// UTF-8 stay bytes, and are words of their own.
+// Byte pair encoding, over characters (SentencePiece's kind) or over bytes (GPT-2's kind).
 #pragma once
+#include <array>
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "added_tokens.h"
-#include "split_rule.h"
-#include "tokenizer.h"
+#include "bpe_merges.h"
+#include "text_model.h"
 
 namespace bantam {
 
-/// A byte-level vocabulary with its rules, from whatever file.
+/// A vocabulary with its merges and options, from whatever file.
 struct BpeParts {
-  std::string where;  ///< file, for messages
-  std::vector<std::string>
-      tokens;  ///< id -> text as in the file (byte alphabet); empty: no such id in the model's part
+  std::string where;                ///< file, for messages
+  std::vector<std::string> tokens;  ///< id -> text as in the file; empty: no such id in the model's part
   std::vector<std::pair<std::string, std::string>> merges;  ///< in order of rank
-  std::vector<AddedToken> added;
-  std::vector<std::string> patterns;  ///< split rules in order; the same as in `pretokenizer`, for writing them
-  Pretokenizer pretokenizer;
-  bool nfc = false;            ///< normalise text to NFC first
-  bool ignore_merges = false;  ///< a word that is a token is that token, whatever the merges say
-  bool fuse_unk = false;
-  int32_t unk = -1;                     ///< for bytes without a token; -1: they give nothing (see unencodable())
-  std::vector<int32_t> prefix, suffix;  ///< what add_special puts around the text
-  int32_t bos = -1, eos = -1;
-  std::vector<std::pair<std::string, std::string>> files;
+  std::optional<BpeMerges> table;                           ///< instead of `merges`: by id
+  bool bytes = false;             ///< tokens are written in the byte alphabet, and pieces come as plain bytes
+  bool ignore_merges = false;     ///< a piece that is a token is that token, whatever the merges say
+  bool byte_fallback = false;     ///< a character without a token becomes <0xNN> tokens
+  bool fuse_unk = false;          ///< neighbouring unknown characters are one unknown token
+  int32_t unk = -1;               ///< for characters without a token; -1: they are left out
+  std::vector<int32_t> controls;  ///< tokens that no text makes, whatever the merges say
+  std::string word_prefix;        ///< continuing_subword_prefix: what all characters but a piece's first get
+  std::string word_suffix;        ///< end_of_word_suffix: what the last character of a piece gets
 };
 
-/// Highest id a vocabulary may have, so that a wrong number cannot ask for all memory.
-inline constexpr int64_t kMostTokenId = (int64_t{1} << 24) - 1;
+class BpeModel final : public TextModel {
+ public:
+  /// Checks the parts: Error(model) for merges that name unknown tokens, and ids with two texts.
+  explicit BpeModel(BpeParts parts);
 
-/// Checks the parts: Error(model) for merges that name unknown tokens, an empty merge table, ids with two texts.
-std::shared_ptr<const Tokenizer> make_bpe_tokenizer(BpeParts parts);
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+  size_t encode(std::string_view piece, std::vector<int32_t>& out) const override;
+  bool takes_bytes() const override { return bytes_; }
+  bool complete() const override { return complete_; }
+
+ private:
+  void read_bytes();
+  void read_byte_fallback();
+  void read_merges(const std::vector<std::pair<std::string, std::string>>& merges);
+  bool is_control(int32_t id) const { return whole_[static_cast<size_t>(id)] == never; }
+  void find_word_starts(const std::vector<std::pair<std::string, std::string>>& merges);
+  size_t encode_word(std::string_view word, std::vector<int32_t>& out) const;
+  size_t append_bytes(std::string_view piece, std::vector<int32_t>& out) const;
+  size_t append_characters(std::string_view piece, std::vector<int32_t>& out) const;
+  bool append_fallback(std::string_view text, std::vector<int32_t>& out) const;
+
+  std::string where_;
+  Vocabulary vocabulary_;
+  BpeMerges merges_;
+  bool bytes_, ignore_merges_, fuse_unk_, complete_ = true;
+  bool space_starts_word_ = false;  // no merge joins a character and the sign for a space behind it
+  int32_t unk_;
+  std::string word_prefix_, word_suffix_;
+  std::array<int32_t, 256> byte_ids_{};  // of single bytes, or of <0xNN>
+  TextTable words_;                      // with `bytes`: tokens by the bytes that they stand for
+  // What merging the text of a token gives: not tried yet, the token itself, something else; or no text makes the
+  // token.
+  enum Whole : uint8_t { unknown, yes, no, never };
+  std::unique_ptr<std::atomic<uint8_t>[]> whole_;
+};
 
 /// "a b" -> {a, b}; Error(model) naming `where` and the index otherwise.
 std::pair<std::string, std::string> split_merge(std::string_view merge, size_t index, const std::string& where);

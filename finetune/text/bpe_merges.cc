@@ -42,21 +42,20 @@ BpeMerges::Merge BpeMerges::find(int32_t left, int32_t right) const {
   return {};
 }
 
-void BpeMerges::apply(std::vector<int32_t>& ids) const {
-  if (ids.size() < 2) return;
-  ids.size() <= kShortWord ? apply_short(ids) : apply_long(ids);
+size_t BpeMerges::apply(int32_t* ids, size_t n) const {
+  if (n < 2) return n;
+  return n <= kShortWord ? apply_short(ids, n) : apply_long(ids, n);
 }
 
-void BpeMerges::apply_short(std::vector<int32_t>& ids) const {
+size_t BpeMerges::apply_short(int32_t* ids, size_t n) const {
   Merge pairs[kShortWord];
-  size_t n = ids.size();
   for (size_t i = 0; i + 1 < n; ++i) pairs[i] = find(ids[i], ids[i + 1]);
   for (;;) {
     size_t best = n;
     for (size_t i = 0; i + 1 < n; ++i) {
       if (pairs[i].rank >= 0 && (best == n || pairs[i].rank < pairs[best].rank)) best = i;
     }
-    if (best == n) break;
+    if (best == n) return n;
     ids[best] = pairs[best].result;
     for (size_t i = best + 1; i + 1 < n; ++i) {
       ids[i] = ids[i + 1];
@@ -66,47 +65,47 @@ void BpeMerges::apply_short(std::vector<int32_t>& ids) const {
     if (best > 0) pairs[best - 1] = find(ids[best - 1], ids[best]);
     if (best + 1 < n) pairs[best] = find(ids[best], ids[best + 1]);
   }
-  ids.resize(n);
 }
 
-void BpeMerges::apply_long(std::vector<int32_t>& ids) const {
-  // A list of symbols and a queue of pairs; entries whose symbols have changed since are skipped.
+size_t BpeMerges::apply_long(int32_t* ids, size_t count) const {
+  // A list of symbols and a queue of pairs; an entry is stale when the pair at its place no longer gives its result.
   struct Symbol {
     int32_t id;
     int64_t before, after;
   };
-  using Entry = std::tuple<int32_t, int64_t, int32_t, int32_t>;  // rank, place, left id, right id
-  const auto n = static_cast<int64_t>(ids.size());
-  std::vector<Symbol> list(ids.size());
+  using Entry = std::tuple<int32_t, int64_t, int32_t>;  // rank, place, result
+  const auto n = static_cast<int64_t>(count);
+  std::vector<Symbol> list(count);
   const auto at = [&](int64_t i) -> Symbol& { return list[static_cast<size_t>(i)]; };
   std::vector<Entry> start;
-  start.reserve(ids.size());
-  for (int64_t i = 0; i < n; ++i) at(i) = {ids[static_cast<size_t>(i)], i - 1, i + 1 < n ? i + 1 : -1};
+  start.reserve(count);
+  for (int64_t i = 0; i < n; ++i) at(i) = {ids[i], i - 1, i + 1 < n ? i + 1 : -1};
   for (int64_t i = 0; i + 1 < n; ++i) {
     const Merge m = find(at(i).id, at(i + 1).id);
-    if (m.rank >= 0) start.emplace_back(m.rank, i, at(i).id, at(i + 1).id);
+    if (m.rank >= 0) start.emplace_back(m.rank, i, m.result);
   }
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue(std::greater<>{}, std::move(start));
   const auto push = [&](int64_t i) {
     const int64_t j = i < 0 ? -1 : at(i).after;
     if (j < 0) return;
     const Merge m = find(at(i).id, at(j).id);
-    if (m.rank >= 0) queue.emplace(m.rank, i, at(i).id, at(j).id);
+    if (m.rank >= 0) queue.emplace(m.rank, i, m.result);
   };
   while (!queue.empty()) {
-    const auto [rank, i, left, right] = queue.top();
+    const auto [rank, i, result] = queue.top();
     queue.pop();
-    const int64_t j = at(i).after;
-    if (at(i).id != left || j < 0 || at(j).id != right) continue;
-    at(i).id = find(left, right).result;
+    const int64_t j = at(i).id < 0 ? -1 : at(i).after;
+    if (j < 0 || find(at(i).id, at(j).id).result != result) continue;
+    at(i).id = result;
     at(i).after = at(j).after;
     if (at(j).after >= 0) at(at(j).after).before = i;
     at(j).id = -1;
     push(at(i).before);
     push(i);
   }
-  ids.clear();
-  for (int64_t i = 0; i >= 0; i = at(i).after) ids.push_back(at(i).id);
+  size_t left = 0;
+  for (int64_t i = 0; i >= 0; i = at(i).after) ids[left++] = at(i).id;
+  return left;
 }
 
 }  // namespace bantam

@@ -18,12 +18,13 @@ class BpeMerges {
   /// A pair given again takes the later rank, as the reference does.
   void add(int32_t left, int32_t right, Merge merge);
   Merge find(int32_t left, int32_t right) const;
-  /// Merges `ids` in place: always the pair of the lowest rank, the leftmost of equals. O(n log n).
-  void apply(std::vector<int32_t>& ids) const;
+  /// Merges `n` ids in place: always the pair of the lowest rank, the leftmost of equals. How many are left. O(n log
+  /// n).
+  size_t apply(int32_t* ids, size_t n) const;
 
  private:
-  void apply_short(std::vector<int32_t>& ids) const;
-  void apply_long(std::vector<int32_t>& ids) const;
+  size_t apply_short(int32_t* ids, size_t n) const;
+  size_t apply_long(int32_t* ids, size_t n) const;
 
   struct Slot {
     uint64_t key = ~uint64_t{0};

@@ -55,7 +55,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const override {
     std::vector<int32_t> out;
     if (options.add_special && adds_bos_) out.push_back(parts_.bos);
-    for (const auto& part : finders_[options.parse_special ? 1 : 0].cut(text)) {
+    for (const auto& part : finder_.cut(text, options.parse_special)) {
       if (part.id >= 0) {
         out.push_back(part.id);
         continue;
@@ -138,7 +138,7 @@ class SentencePieceTokenizer final : public Tokenizer {
       if (!model_.IsControl(id) && !model_.IsUnknown(id)) continue;
       kinds_[at] = model_.IsUnknown(id) ? Kind::unknown : Kind::special;
       bytes_[at] = piece;
-      finders_[1].add({.id = id, .content = piece, .special = true});
+      finder_.add({.id = id, .content = piece, .special = true});
     }
   }
 
@@ -170,8 +170,7 @@ class SentencePieceTokenizer final : public Tokenizer {
         kinds_[at] = t.special ? Kind::special : Kind::plain;
         bytes_[at] = t.content;
       }
-      finders_[1].add(t);
-      if (!t.special) finders_[0].add(t);
+      finder_.add(t);
     }
   }
 
@@ -188,18 +187,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<Kind> kinds_;
   std::vector<std::string> bytes_;
   std::unordered_map<std::string, int32_t> by_text_;
-  AddedTokenFinder finders_[2];  // [0]: without control tokens
+  AddedTokenFinder finder_;
 };
-
-// Lines of "base64 rank".
-bool looks_like_tiktoken(std::string_view bytes) {
-  const std::string_view line = bytes.substr(0, bytes.find('\n'));
-  const size_t space = line.find(' ');
-  if (space == std::string_view::npos || space == 0) return false;
-  return line.substr(0, space).find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") ==
-             std::string_view::npos &&
-         line.substr(space + 1).find_first_not_of("0123456789\r") == std::string_view::npos;
-}
 
 }  // namespace
 
@@ -209,10 +198,6 @@ std::shared_ptr<const Tokenizer> read_sentencepiece_folder(const std::filesystem
   SentencePieceParts parts;
   parts.where = (folder / "tokenizer.model").string();
   parts.proto = read_text_file(folder / "tokenizer.model");
-  if (looks_like_tiktoken(parts.proto)) {
-    throw Error(ErrorCode::model, str(parts.where, ": a tiktoken vocabulary, which is not supported"),
-                "use a folder with the model's tokenizer.json");
-  }
   parts.added = std::move(added);
   parts.bos_text = config.bos;
   parts.eos_text = config.eos;

@@ -19,7 +19,7 @@ bool present(const fs::path& path) {
 std::shared_ptr<const Tokenizer> from_gguf(const fs::path& path) {
   const auto file = GgufFile::open(path);
   const std::string kind(file->find_text("tokenizer.ggml.model").value_or(""));
-  if (kind == "gpt2") return make_bpe_tokenizer(read_gguf_bpe(*file));
+  if (kind == "gpt2") return make_pipeline(read_gguf_bpe(*file));
   if (kind == "llama") return read_gguf_sentencepiece(*file);
   throw Error(ErrorCode::model, kind.empty()
                                     ? str(path.string(), ": no tokenizer.ggml.model: the file has no vocabulary")
@@ -30,21 +30,22 @@ std::shared_ptr<const Tokenizer> from_gguf(const fs::path& path) {
 std::shared_ptr<const Tokenizer> from_folder(const fs::path& folder) {
   const TokenizerConfig config = read_tokenizer_config(folder);
   const fs::path json_path = folder / "tokenizer.json", model_path = folder / "tokenizer.model";
-  std::vector<AddedToken> added = config.added;
+  PipelineParts parts;
   if (present(json_path)) {
     const std::string where = json_path.string();
-    const auto j = parse_json(read_text_file(json_path), where);
-    // A SentencePiece vocabulary often stands there twice; then tokenizer.model, its original, is read.
-    if (tokenizer_json_kind(j, where).first != JsonKind::sentencepiece_bpe || !present(model_path)) {
-      BpeParts parts = read_tokenizer_json(j, config, where);
-      parts.files = tokenizer_files(folder);
-      return make_bpe_tokenizer(std::move(parts));
+    parts = read_tokenizer_json(parse_json(read_text_file(json_path), where), config, where);
+  } else if (present(model_path) && !looks_like_tiktoken(read_text_file(model_path))) {
+    return read_sentencepiece_folder(folder, config, config.added);
+  } else {
+    const fs::path ranks = present(model_path) ? model_path : find_tiktoken(folder);
+    if (ranks.empty()) {
+      throw Error(ErrorCode::model, str(folder.string(), ": no tokenizer.json and no tokenizer.model"),
+                  "put the model's tokenizer files beside its weights");
     }
-    if (added.empty()) added = read_added_tokens(j, where);
+    parts = read_tiktoken(ranks, config);
   }
-  if (present(model_path)) return read_sentencepiece_folder(folder, config, std::move(added));
-  throw Error(ErrorCode::model, str(folder.string(), ": no tokenizer.json and no tokenizer.model"),
-              "put the model's tokenizer files beside its weights");
+  parts.files = tokenizer_files(folder);
+  return make_pipeline(std::move(parts));
 }
 
 }  // namespace

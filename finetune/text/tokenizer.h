@@ -30,8 +30,8 @@ class Tokenizer {
   virtual bool adds_eos() const { return false; }  ///< encode(add_special) puts EOS last
   /// Id of a token by its exact text, control tokens included; -1: none.
   virtual int32_t token_id(std::string_view token) const = 0;
-  /// Bytes of `text` that encode() has to leave out, because the vocabulary has no token for them (a few byte-level
-  /// vocabularies lack rare control characters).
+  /// Bytes of `text` for which the vocabulary has no token: encode() leaves them out or writes the unknown token (a few
+  /// byte-level vocabularies lack rare control characters).
   virtual size_t unencodable(std::string_view text) const {
     (void)text;
     return 0;
@@ -40,8 +40,8 @@ class Tokenizer {
   virtual std::vector<std::pair<std::string, std::string>> files() const = 0;
 };
 
-/// From a model folder (tokenizer.json, else tokenizer.model) or a .gguf file. Error(model) when a rule, a normaliser
-/// or a kind is unknown: never a silent fall-back.
+/// From a model folder (tokenizer.json, else tokenizer.model, else NAME.tiktoken) or a .gguf file. Error(model) when a
+/// rule, a normaliser or a kind is unknown: never a silent fall-back.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& model);
 
 }  // namespace bantam

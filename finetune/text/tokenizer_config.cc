@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../../kernels/error.h"
 #include "json_file.h"
+#include "text_model.h"
 #include "tokenizer_files.h"
 #include "utf8.h"
 
@@ -43,10 +44,7 @@ AddedToken added_token(const nlohmann::json& t, int64_t id, const std::string& w
   out.lstrip = json_bool(t, "lstrip", where).value_or(false);
   out.rstrip = json_bool(t, "rstrip", where).value_or(false);
   out.normalized = json_bool(t, "normalized", where).value_or(!out.special);
-  if (json_bool(t, "single_word", where).value_or(false)) {
-    throw Error(ErrorCode::model,
-                str(where, ": added token '", printable(out.content), "' has single_word, which is not supported"));
-  }
+  out.single_word = json_bool(t, "single_word", where).value_or(false);
   return out;
 }
 
@@ -101,8 +99,12 @@ TokenizerConfig read_tokenizer_config(const fs::path& folder) {
 std::vector<std::pair<std::string, std::string>> tokenizer_files(const fs::path& folder) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                           "tokenizer.model", "vocab.json", "merges.txt", "chat_template.jinja"}) {
+                           "tokenizer.model", "vocab.json", "merges.txt", "chat_template.jinja", "tiktoken.json"}) {
     if (present(folder / name)) out.emplace_back(name, read_text_file(folder / name));
+  }
+  if (!present(folder / "tokenizer.json") && !present(folder / "tokenizer.model")) {
+    const fs::path ranks = find_tiktoken(folder);
+    if (!ranks.empty()) out.emplace_back(ranks.filename().string(), read_text_file(ranks));
   }
   return out;
 }

@@ -11,7 +11,7 @@
 
 #include "../../quant/gguf.h"
 #include "added_tokens.h"
-#include "bpe.h"
+#include "pipeline.h"
 #include "tokenizer.h"
 
 namespace bantam {
@@ -29,11 +29,9 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);
 /// The tokenizer files of a folder as they are, for a run's folder.
 std::vector<std::pair<std::string, std::string>> tokenizer_files(const std::filesystem::path& folder);
 
-/// What tokenizer.json holds; the readers below take only byte_level.
-enum class JsonKind { byte_level, sentencepiece_bpe, other };
-std::pair<JsonKind, std::string> tokenizer_json_kind(const nlohmann::json& j, const std::string& where);
 std::vector<AddedToken> read_added_tokens(const nlohmann::json& j, const std::string& where);
-BpeParts read_tokenizer_json(const nlohmann::json& j, const TokenizerConfig& config, const std::string& where);
+/// tokenizer.json, whose parts are named by file and place when they are refused.
+PipelineParts read_tokenizer_json(const nlohmann::json& j, const TokenizerConfig& config, const std::string& where);
 
 /// The vocabulary of a GGUF file, checked for sizes.
 struct GgufVocabulary {
@@ -55,7 +53,7 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile& file);
 
 /// tokenizer.ggml.model == "gpt2". Its files() are a tokenizer.json that HF tokenizers load and that gives the same
 /// ids, and a tokenizer_config.json.
-BpeParts read_gguf_bpe(const GgufFile& file);
+PipelineParts read_gguf_bpe(const GgufFile& file);
 /// tokenizer_config.json of a vocabulary that came from a GGUF file.
 std::string write_tokenizer_config(const GgufVocabulary& vocabulary, const char* tokenizer_class, bool adds_bos,
                                    bool adds_eos);
@@ -64,6 +62,12 @@ std::string write_tokenizer_config(const GgufVocabulary& vocabulary, const char*
 std::shared_ptr<const Tokenizer> read_sentencepiece_folder(const std::filesystem::path& folder,
                                                            const TokenizerConfig& config,
                                                            std::vector<AddedToken> added);
+/// Lines of "base64 rank".
+bool looks_like_tiktoken(std::string_view bytes);
+/// A tiktoken vocabulary: `path` is one of the folder's files.
+PipelineParts read_tiktoken(const std::filesystem::path& path, const TokenizerConfig& config);
+/// The folder's NAME.tiktoken; empty: none. Error(model) for several.
+std::filesystem::path find_tiktoken(const std::filesystem::path& folder);
 /// tokenizer.ggml.model == "llama".
 std::shared_ptr<const Tokenizer> read_gguf_sentencepiece(const GgufFile& file);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte-level vocabularies inside GGUF files.
 #include "../../kernels/error.h"
+#include "bpe.h"
+#include "named_split.h"
 #include "tokenizer_files.h"
 #include "utf8.h"
 
@@ -24,7 +26,7 @@ ordered_json added_json(const AddedToken& t) {
           {"rstrip", t.rstrip}, {"normalized", t.normalized}, {"special", t.special}};
 }
 
-ordered_json template_json(const BpeParts& parts, const GgufVocabulary& v) {
+ordered_json template_json(const PostProcessor& around, const GgufVocabulary& v) {
   ordered_json single = ordered_json::array(), pair = ordered_json::array(), special = ordered_json::object();
   for (const char* part : {"A", "B"}) {
     const int type = part[0] - 'A';
@@ -39,18 +41,19 @@ ordered_json template_json(const BpeParts& parts, const GgufVocabulary& v) {
         special[text] = {{"id", text}, {"ids", {id}}, {"tokens", {text}}};
       }
     };
-    put_tokens(parts.prefix);
+    put_tokens(around.prefix);
     put({{"Sequence", {{"id", part}, {"type_id", type}}}});
-    put_tokens(parts.suffix);
+    put_tokens(around.suffix);
   }
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }
 
-std::string write_tokenizer_json(const BpeParts& parts, const GgufVocabulary& v) {
+std::string write_tokenizer_json(const PipelineParts& parts, const BpeParts& bpe, const NamedSplit& split,
+                                 const GgufVocabulary& v) {
   const ordered_json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   ordered_json steps = ordered_json::array();
-  for (const std::string& pattern : parts.patterns) {
+  for (const std::string& pattern : split.patterns) {
     steps.push_back(
         {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
   }
@@ -61,9 +64,11 @@ std::string write_tokenizer_json(const BpeParts& parts, const GgufVocabulary& v)
   j["padding"] = nullptr;
   j["added_tokens"] = ordered_json::array();
   for (const AddedToken& t : parts.added) j["added_tokens"].push_back(added_json(t));
-  j["normalizer"] = parts.nfc ? ordered_json({{"type", "NFC"}}) : ordered_json(nullptr);
+  j["normalizer"] = split.nfc ? ordered_json({{"type", "NFC"}}) : ordered_json(nullptr);
   j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", steps}};
-  j["post_processor"] = parts.prefix.empty() && parts.suffix.empty() ? byte_level : template_json(parts, v);
+  j["post_processor"] = parts.post_processor.prefix.empty() && parts.post_processor.suffix.empty()
+                            ? byte_level
+                            : template_json(parts.post_processor, v);
   j["decoder"] = byte_level;
   // As a std::map first: an ordered object looks for each key among all before it.
   nlohmann::json vocab = nlohmann::json::object();
@@ -71,7 +76,7 @@ std::string write_tokenizer_json(const BpeParts& parts, const GgufVocabulary& v)
     if (!v.tokens[id].empty()) vocab[v.tokens[id]] = id;
   }
   nlohmann::json merges = nlohmann::json::array();
-  for (const auto& [left, right] : parts.merges) merges.push_back({left, right});
+  for (const auto& [left, right] : bpe.merges) merges.push_back({left, right});
   nlohmann::json model = {{"type", "BPE"},
                           {"dropout", nullptr},
                           {"unk_token", nullptr},
@@ -79,7 +84,7 @@ std::string write_tokenizer_json(const BpeParts& parts, const GgufVocabulary& v)
                           {"end_of_word_suffix", nullptr},
                           {"fuse_unk", false},
                           {"byte_fallback", false},
-                          {"ignore_merges", parts.ignore_merges}};
+                          {"ignore_merges", bpe.ignore_merges}};
   model["vocab"] = std::move(vocab);
   model["merges"] = std::move(merges);
   // Written apart and put in at the end, so that the large part is not copied into the ordered object.
@@ -146,7 +151,7 @@ std::string write_tokenizer_config(const GgufVocabulary& v, const char* tokenize
   return j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-BpeParts read_gguf_bpe(const GgufFile& file) {
+PipelineParts read_gguf_bpe(const GgufFile& file) {
   const std::string where = file.path().string();
   const GgufVocabulary v = read_gguf_vocabulary(file);
   if (!file.has("tokenizer.ggml.pre")) {
@@ -155,35 +160,38 @@ BpeParts read_gguf_bpe(const GgufFile& file) {
                 "convert the model again with a current converter, or use its original folder");
   }
   const NamedSplit& split = named_split(file.text("tokenizer.ggml.pre"), where);
-  BpeParts parts;
-  parts.where = where;
-  parts.tokens = v.tokens;
+  PipelineParts parts;
+  BpeParts bpe;
+  parts.where = bpe.where = where;
+  bpe.bytes = true;
+  bpe.tokens = v.tokens;
   for (size_t i = 0; i < v.tokens.size(); ++i) {
     const int32_t type = v.types[i];
     if (type == kGgufNormal || type == kGgufByte || v.tokens[i].empty()) continue;
-    parts.tokens[i].clear();  // found in the text, not made by merges
+    bpe.tokens[i].clear();  // found in the text, not made by merges
     if (type == kGgufUnused) continue;
     parts.added.push_back({.id = static_cast<int32_t>(i), .content = v.tokens[i], .special = type != kGgufUserDefined});
   }
   const auto merges = file.text_array("tokenizer.ggml.merges");
-  parts.merges.reserve(merges.size());
-  for (size_t i = 0; i < merges.size(); ++i) parts.merges.push_back(split_merge(merges[i], i, where));
-  for (const std::string& pattern : split.patterns) {
-    parts.patterns.push_back(pattern);
-    parts.pretokenizer.add_rule(SplitRule(pattern, where));
-  }
-  parts.nfc = split.nfc;
-  parts.ignore_merges = split.ignore_merges;
+  if (merges.empty()) throw Error(ErrorCode::model, str(where, ": the merge table is empty"));
+  bpe.merges.reserve(merges.size());
+  for (size_t i = 0; i < merges.size(); ++i) bpe.merges.push_back(split_merge(merges[i], i, where));
+  bpe.ignore_merges = split.ignore_merges;
+  for (const std::string& pattern : split.patterns) parts.pre_tokenizer.add(make_isolated_split(Regex(pattern, where)));
+  parts.pre_tokenizer.ends_in_bytes = true;
+  if (split.nfc) parts.normalizer.add(make_nfc());
+  parts.decoder = byte_level_decoder();
   parts.bos = v.bos;
   parts.eos = v.eos;
   const bool adds_bos = v.adds_bos.value_or(split.adds_bos), adds_eos = v.adds_eos.value_or(false);
   if ((adds_bos && v.bos < 0) || (adds_eos && v.eos < 0)) {
     throw Error(ErrorCode::model, str(where, ": BOS or EOS is to be added, but the file does not name it"));
   }
-  if (adds_bos) parts.prefix = {v.bos};
-  if (adds_eos) parts.suffix = {v.eos};
-  parts.files = {{"tokenizer.json", write_tokenizer_json(parts, v)},
+  if (adds_bos) parts.post_processor.prefix = {v.bos};
+  if (adds_eos) parts.post_processor.suffix = {v.eos};
+  parts.files = {{"tokenizer.json", write_tokenizer_json(parts, bpe, split, v)},
                  {"tokenizer_config.json", write_tokenizer_config(v, "PreTrainedTokenizerFast", adds_bos, adds_eos)}};
+  parts.model = std::make_unique<BpeModel>(std::move(bpe));
   return parts;
 }
 

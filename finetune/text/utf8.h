@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -36,10 +37,29 @@ inline size_t utf8_sequence(std::string_view s, uint32_t* code = nullptr) {
   return n;
 }
 
+/// Bytes of ASCII at the start of `s`.
+inline size_t ascii_prefix(std::string_view s) {
+  size_t i = 0;
+  for (uint64_t eight = 0; i + 8 <= s.size(); i += 8) {
+    std::memcpy(&eight, s.data() + i, 8);
+    if ((eight & 0x8080808080808080u) != 0) break;
+  }
+  while (i < s.size() && static_cast<uint8_t>(s[i]) < 0x80) ++i;
+  return i;
+}
+
+inline bool is_ascii(std::string_view s) {
+  return ascii_prefix(s) == s.size();
+}
+
 /// Bytes of the longest valid prefix.
 inline size_t utf8_valid_prefix(std::string_view s) {
-  size_t i = 0;
+  size_t i = ascii_prefix(s);
   while (i < s.size()) {
+    if (static_cast<uint8_t>(s[i]) < 0x80) {
+      i += ascii_prefix(s.substr(i));
+      continue;
+    }
     const size_t n = utf8_sequence(s.substr(i));
     if (n == 0) break;
     i += n;

@@ -262,33 +262,21 @@ TEST_CASE("tokenizer.json: what is not done is refused by name") {
     CAPTURE(message);
     CHECK(contains(message, part));
   };
-  has(refusal("smollm", [](json& j) { j["normalizer"] = {{"type", "Lowercase"}}; }), "Lowercase");
-  has(refusal("smollm",
-              [](json& j) {
-                j["pre_tokenizer"]["pretokenizers"][0] = {{"type", "Punctuation"}};
-              }),
-      "Punctuation");
-  has(refusal("llama3", [](json& j) { j["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed"; }), "Removed");
   has(refusal("llama3", [](json& j) { j["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {{"Regex", "(a"}}; }), "(a");
   has(refusal("llama3",
               [](json& j) {
-                j["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {{"Regex", "\\bx"}};
+                j["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {{"Regex", "\\hx"}};
               }),
-      "\\b");
+      "\\h");
   has(refusal("smollm", [](json& j) { j["decoder"] = {{"type", "WordPiece"}}; }), "WordPiece");
-  has(refusal("smollm", [](json& j) { j["post_processor"] = {{"type", "BertProcessing"}}; }), "BertProcessing");
   has(refusal("smollm", [](json& j) { j["model"]["merges"] = json::array(); }), "merges");
   has(refusal("smollm", [](json& j) { j["model"]["merges"][3] = "abc"; }), "merge 3");
   has(refusal("smollm", [](json& j) { j["model"]["merges"][3] = {"a"}; }), "merges[3]");
   has(refusal("smollm", [](json& j) { j["model"]["merges"][3] = "qqqq zzzz"; }), "qqqq");
   has(refusal("smollm", [](json& j) { j["model"]["dropout"] = 0.1; }), "dropout");
-  has(refusal("smollm", [](json& j) { j["model"]["continuing_subword_prefix"] = "##"; }), "continuing_subword_prefix");
   has(refusal("smollm", [](json& j) { j["model"]["vocab"]["a"] = -1; }), "'a'");
   has(refusal("smollm", [](json& j) { j["model"]["vocab"]["a"] = 1u << 31; }), "'a'");
   has(refusal("smollm", [](json& j) { j["model"]["vocab"]["a"] = j["model"]["vocab"]["b"]; }), "is both");
-  has(refusal("smollm", [](json& j) { j["model"]["type"] = "Unigram"; }), "Unigram");
-  has(refusal("smollm", [](json& j) { j["pre_tokenizer"] = nullptr; }), "SentencePiece-style");
-  has(refusal("smollm", [](json& j) { j["added_tokens"][0]["single_word"] = true; }), "single_word");
   has(refusal("smollm", [](json& j) { j["added_tokens"][0]["id"] = 5; }), "<|endoftext|>");
   has(refusal("smollm", [](json& j) { j["model"] = 3; }), "not a tokenizer.json");
   has(refusal("llama3", [](json& j) { j["post_processor"]["special_tokens"] = json::object(); }), "without ids");
@@ -334,7 +322,7 @@ TEST_CASE("long words merge as short ones do") {
       want[best] = result;
       want.erase(want.begin() + static_cast<int64_t>(best) + 1);
     }
-    merges.apply(ids);
+    ids.resize(merges.apply(ids.data(), ids.size()));
     CHECK(ids == want);
   }
 }

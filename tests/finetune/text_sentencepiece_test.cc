@@ -148,21 +148,6 @@ TEST_CASE("settings and tokens of tokenizer_config.json") {
   CHECK(contains(error_of([&] { from_model(golden_model("llama"), {{"bos_token", "<begin>"}}); }), "<begin>"));
 }
 
-TEST_CASE("a tokenizer.json of this kind gives way to tokenizer.model, alone it is refused") {
-  TempDir dir;
-  const json j = {
-      {"model", {{"type", "BPE"}, {"byte_fallback", true}, {"vocab", {{"a", 0}}}, {"merges", json::array()}}},
-      {"added_tokens", {{{"id", 600}, {"content", "<late>"}, {"special", true}}}}};
-  write_file(dir / "tokenizer.json", j.dump());
-  const auto alone = error_of([&] { load_tokenizer(dir.path()); });
-  CHECK(contains(alone, "SentencePiece-style BPE"));
-  CHECK(contains(alone, "supported are"));
-  write_file(dir / "tokenizer.model", golden_model("llama"));
-  const auto tokenizer = load_tokenizer(dir.path());
-  CHECK(tokenizer->token_id("<late>") == 600);
-  CHECK(tokenizer->files().size() == 2);
-}
-
 TEST_CASE("GGUF: scores decide, bytes fall back, place-holders stay out") {
   const auto tokenizer = from_gguf([] {
     auto b = small_vocabulary().gguf();
@@ -235,7 +220,6 @@ TEST_CASE("damaged models give a message") {
   }
   CHECK(contains(error_of([&] { from_model(""); }), "no pieces"));
   CHECK(contains(error_of([&] { from_model(std::string(64, '\xFF')); }), "damaged"));
-  CHECK(contains(error_of([&] { from_model("aGVsbG8= 0\nd29ybGQ= 1\n"); }), "tiktoken"));
 }
 
 TEST_CASE("normalisation tables that lead outside themselves are refused") {

@@ -30,7 +30,10 @@ fs::path shared(const std::string& name) {
 // A file as the tokenizer of a folder of its own.
 std::shared_ptr<const Tokenizer> load_alone(const fs::path& file) {
   TempDir dir;
-  fs::copy_file(file, dir / (file.extension() == ".json" ? "tokenizer.json" : "tokenizer.model"));
+  const auto kind = file.extension();
+  fs::copy_file(file, dir / (kind == ".json"       ? "tokenizer.json"
+                             : kind == ".tiktoken" ? "x.tiktoken"
+                                                   : "tokenizer.model"));
   return load_tokenizer(dir.path());
 }
 
@@ -91,13 +94,31 @@ TEST_CASE("llama.cpp's texts: GPT-2 and Llama 2, as JSON, as SentencePiece and a
   }
 }
 
-TEST_CASE("kinds that are not read are named") {
+TEST_CASE("llama.cpp's texts: tiktoken files, and a SentencePiece vocabulary as tokenizer.json") {
+  for (const auto& [file, out] : {std::pair("llama3/tokenizer.model", "ggml-vocab-llama-bpe.out"),
+                                  std::pair("qwen/qwen.tiktoken", "ggml-vocab-qwen2.out"),
+                                  std::pair("qwen/qwen.tiktoken", "ggml-vocab-deepseek-r1-qwen.out"),
+                                  std::pair("phi3/tokenizer.json", "ggml-vocab-phi-3.out")}) {
+    const fs::path path = shared(std::string("tokenizers/") + file);
+    CAPTURE(file);
+    if (!missing(path)) check_ggml(*load_alone(path), out);
+  }
+}
+
+TEST_CASE("llama.cpp's texts: every split rule that a vocabulary is there for") {
+  for (const char* name : {"command-r", "deepseek-coder", "deepseek-llm", "falcon", "gpt-2", "llama-bpe", "mpt",
+                           "qwen2", "qwen35", "refact", "starcoder", "chameleon"}) {
+    const fs::path path = shared(std::string("tokenizers/llama_cpp/ggml-vocab-") + name + ".gguf");
+    CAPTURE(name);
+    if (!missing(path)) check_ggml(*load_tokenizer(path), std::string("ggml-vocab-") + name + ".out");
+  }
+}
+
+TEST_CASE("what is not read is named") {
   const std::pair<const char*, const char*> files[] = {
-      {"tokenizers/phi3/tokenizer.json", "SentencePiece-style BPE"},
-      {"tokenizers/llama3/tokenizer.model", "tiktoken"},
       {"tokenizers/tiny/torchtitan_tokenizer.json", "merges"},
-      {"tokenizers/tiny/pytorch_test_hf_tokenizer.json", "Replace"},
-      {"tokenizers/tiny/torchtune_tokenizer_gemma_cropped.json", "SentencePiece-style BPE"}};
+      {"tokenizers/tiny/pytorch_test_hf_tokenizer.json", "needs token"},
+      {"tokenizers/tiny/torchtune_tiktoken_small.model", "tiktoken"}};
   for (const auto& [name, part] : files) {
     if (missing(shared(name))) continue;
     CAPTURE(name);

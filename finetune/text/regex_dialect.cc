@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "split_pattern.h"
+#include "regex_dialect.h"
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "../../kernels/error.h"
-#include "split_rule.h"
 #include "utf8.h"
 
 namespace bantam {
-
-const char* const kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 namespace {
 
 // Unicode's White_Space (PCRE2's own \s also takes U+180E) and Oniguruma's word characters.
 constexpr std::string_view kSpace = R"(\p{Z}\x09-\x0D\x{85})";
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+
+constexpr int kMostNesting = 32;
 
 bool ascii_alnum(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -35,8 +35,6 @@ class Translator {
       const char c = in_[at_];
       if (c == '\\') {
         escape();
-      } else if (in_class_) {
-        inside_class(c);
       } else {
         outside_class(c);
       }
@@ -46,7 +44,7 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(ErrorCode::model, str(where_, ": split rule '", printable(std::string(in_)), "': ", what, " at byte ",
+    throw Error(ErrorCode::model, str(where_, ": expression '", printable(std::string(in_)), "': ", what, " at byte ",
                                       at_, ": not supported"));
   }
   bool looking_at(std::string_view s) const { return in_.substr(at_).starts_with(s); }
@@ -55,32 +53,97 @@ class Translator {
     at_ += n;
   }
 
-  void inside_class(char c) {
-    if (c == '[') refuse("a class within a class");
-    if (looking_at("&&")) refuse("&& within a class");
-    if (c == ']') in_class_ = false;
-    copy(1);
+  // One class, from its '[' on, as an expression for one character. Plain classes pass as they are; escapes that stand
+  // for all but something, classes within the class and && become alternatives and look-aheads.
+  std::string read_class() {
+    if (++depth_ > kMostNesting) refuse("classes nested this deep");
+    const size_t begin = at_++;
+    const bool negated = looking_at("^");
+    if (negated) ++at_;
+    if (looking_at("]")) refuse("an empty class");
+    std::vector<std::string> sets;  // between &&
+    std::vector<std::string> members;
+    std::string plain, saved;
+    saved.swap(out_);
+    const auto close_set = [&] {
+      if (!plain.empty()) members.push_back(str("[", plain, "]"));
+      if (members.empty()) refuse("an empty set");
+      std::string all;
+      for (const std::string& m : members) all += str(all.empty() ? "" : "|", m);
+      sets.push_back(members.size() == 1 ? all : str("(?:", all, ")"));
+      members.clear(), plain.clear();
+    };
+    for (;;) {
+      if (at_ >= in_.size()) at_ = begin, refuse("a class without its end");
+      if (looking_at("[:")) refuse("a class of the kind [:name:]");
+      if (looking_at("&&")) {
+        at_ += 2;
+        close_set();
+      } else if (in_[at_] == ']') {
+        ++at_;
+        break;
+      } else if (in_[at_] == '[') {
+        members.push_back(read_class());
+      } else if (in_[at_] == '\\') {
+        const char kind = at_ + 1 < in_.size() ? in_[at_ + 1] : '\0';
+        const bool all_but = kind == 'S' || kind == 'W' || kind == 'D';
+        in_class_ = !all_but;
+        escape();
+        in_class_ = false;
+        if (all_but) {
+          members.push_back(out_);
+        } else {
+          plain += out_;
+        }
+        out_.clear();
+      } else {
+        const size_t n = utf8_sequence(in_.substr(at_));
+        plain += in_.substr(at_, n);
+        at_ += n;
+      }
+    }
+    const bool simple = members.empty() && sets.empty();
+    std::string result;
+    if (simple) {
+      result = str(negated ? "[^" : "[", plain, "]");
+    } else {
+      close_set();
+      for (size_t i = 0; i + 1 < sets.size(); ++i) result += str("(?=", sets[i], ")");
+      result += sets.back();
+      result = negated ? str("(?:(?!", result, ")(?s:.))") : str("(?:", result, ")");
+    }
+    out_.swap(saved);
+    --depth_;
+    return result;
   }
 
   void outside_class(char c) {
-    if (c == '^' || c == '$') refuse("an anchor");
+    if (c == '^' || c == '$') {  // of lines
+      out_ += str("(?m:", c, ")");
+      ++at_;
+      return;
+    }
     if (c == '[') {
-      in_class_ = true;
-      copy(1);
-      if (looking_at("^")) copy(1);
-      if (looking_at("]")) refuse("an empty class");
+      out_ += read_class();
       return;
     }
     if (looking_at("(*")) refuse("(*");
     if (looking_at("(?")) {
-      static constexpr std::string_view kGroups[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:"};
+      static constexpr std::string_view kGroups[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:", "(?m:"};
+      if (at_ == 0 && looking_at("(?i)")) return copy(4);  // further inside, its alternatives are counted otherwise
       const auto* known = std::find_if(std::begin(kGroups), std::end(kGroups), [&](auto g) { return looking_at(g); });
       if (known == std::end(kGroups)) refuse("a group of this kind");
-      copy(known->size());
+      // Oniguruma's m lets the dot match a line's end, which PCRE2 calls s.
+      out_ += *known == "(?m:" ? "(?s:" : *known;
+      at_ += known->size();
       return;
     }
     if (looking_at("}+")) refuse("}+");  // possessive to PCRE2, a repeated repetition to Oniguruma
-    if (looking_at("{,")) refuse("{,");
+    if (looking_at("{,") && at_ + 2 < in_.size() && in_[at_ + 2] >= '0' && in_[at_ + 2] <= '9') {
+      out_ += "{0,";
+      at_ += 2;
+      return;
+    }
     copy(1);
   }
 
@@ -100,6 +163,18 @@ class Translator {
         return set(R"(\p{Nd})", false);
       case 'D':
         return set(R"(\p{Nd})", true);
+      case 'b':
+      case 'B':
+        if (in_class_) refuse("a backspace");
+        at_ += 2;
+        out_ +=
+            str(c == 'b' ? "(?:" : "(?!", "(?<=[", kWord, "])(?![", kWord, "])|(?<![", kWord, "])(?=[", kWord, "]))");
+        return;
+      case 'A':
+      case 'z':
+      case 'Z':
+        if (in_class_) refuse(str("\\", c, " within a class"));
+        return copy(2);
       case 'r':
       case 'n':
       case 't':
@@ -118,7 +193,6 @@ class Translator {
   }
 
   void set(std::string_view members, bool negated) {
-    if (in_class_ && negated) refuse("a negated escape within a class");
     at_ += 2;
     if (in_class_) {
       out_ += members;
@@ -164,34 +238,13 @@ class Translator {
   std::string out_;
   size_t at_ = 0;
   bool in_class_ = false;
+  int depth_ = 0;
 };
 
 }  // namespace
 
 std::string to_pcre2(const std::string& pattern, const std::string& where) {
   return Translator(pattern, where).run();
-}
-
-const NamedSplit& named_split(std::string_view name, const std::string& where) {
-  static const std::string llama3 =
-      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-  static const std::string qwen2 =
-      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-  static const std::vector<NamedSplit> known = {
-      {.name = "gpt-2", .patterns = {kGpt2Pattern}},
-      {.name = "llama-bpe", .patterns = {llama3}, .ignore_merges = true, .adds_bos = true},
-      {.name = "llama3", .patterns = {llama3}, .ignore_merges = true, .adds_bos = true},
-      {.name = "llama-v3", .patterns = {llama3}, .ignore_merges = true, .adds_bos = true},
-      {.name = "qwen2", .patterns = {qwen2}, .nfc = true},
-      {.name = "smollm", .patterns = {R"(\p{N})", kGpt2Pattern}},
-  };
-  for (const NamedSplit& n : known) {
-    if (n.name == name) return n;
-  }
-  std::string names;
-  for (const NamedSplit& n : known) names += str(names.empty() ? "" : ", ", n.name);
-  throw Error(ErrorCode::model, str(where, ": tokenizer.ggml.pre is '", printable(name), "', known are ", names),
-              "use the model's original folder with its tokenizer.json");
 }
 
 }  // namespace bantam

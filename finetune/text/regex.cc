@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "split_rule.h"
+#include "regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
 #include "../../kernels/error.h"
-#include "split_pattern.h"
+#include "regex_dialect.h"
 #include "utf8.h"
 
 namespace bantam {
@@ -45,19 +45,23 @@ std::string pcre2_text(int code) {
 
 }  // namespace
 
-SplitRule::SplitRule(const std::string& pattern, const std::string& where) : pattern_(pattern), where_(where) {
+Regex::Regex(const std::string& pattern, const std::string& where) : pattern_(pattern), where_(where) {
   if (pattern.size() > kMostPatternBytes) {
     throw Error(ErrorCode::model,
-                str(where, ": a split rule of ", pattern.size(), " bytes, at most ", kMostPatternBytes));
+                str(where, ": an expression of ", pattern.size(), " bytes, at most ", kMostPatternBytes));
   }
   const std::string translated = to_pcre2(pattern, where);
   int error = 0;
   PCRE2_SIZE at = 0;
+  const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> settings(
+      pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
+  if (settings == nullptr) throw Error(ErrorCode::does_not_fit, "no memory to compile an expression");
+  pcre2_set_newline(settings.get(), PCRE2_NEWLINE_LF);
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                                   PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, settings.get());
   if (code == nullptr) {
     throw Error(ErrorCode::model,
-                str(where, ": split rule '", printable(pattern), "': ", pcre2_text(error), " at byte ", at));
+                str(where, ": expression '", printable(pattern), "': ", pcre2_text(error), " at byte ", at));
   }
   code_ = std::shared_ptr<const void>(
       code, [](const void* p) { pcre2_code_free(const_cast<pcre2_code*>(static_cast<const pcre2_code*>(p))); });
@@ -65,7 +69,7 @@ SplitRule::SplitRule(const std::string& pattern, const std::string& where) : pat
   jit_ = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
 }
 
-SplitRule SplitRule::literal(const std::string& text, const std::string& where) {
+Regex Regex::literal(const std::string& text, const std::string& where) {
   std::string pattern;
   for (const char c : text) {
     const auto b = static_cast<uint8_t>(c);
@@ -73,19 +77,22 @@ SplitRule SplitRule::literal(const std::string& text, const std::string& where) 
     if (special) pattern.push_back('\\');
     pattern.push_back(c);
   }
-  if (pattern.empty()) throw Error(ErrorCode::model, str(where, ": an empty split string"));
-  return SplitRule(pattern, where);
+  if (pattern.empty()) throw Error(ErrorCode::model, str(where, ": an empty pattern"));
+  return Regex(pattern, where);
 }
 
-void SplitRule::split(std::string_view text, std::vector<std::string_view>& out) const {
+// Calls found(begin, end) for each match. As the tokenizers' own engine walks: an empty match right behind the last
+// match does not count, and the search goes on one character further.
+template <class Found>
+void Regex::scan(std::string_view text, Found&& found) const {
   thread_local Matcher matcher;
   if (matcher.data == nullptr || matcher.context == nullptr) {
-    throw Error(ErrorCode::does_not_fit, "no memory for the matcher of a split rule");
+    throw Error(ErrorCode::does_not_fit, "no memory for the matcher of an expression");
   }
   const auto* code = static_cast<const pcre2_code*>(code_.get());
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  size_t done = 0, from = 0;
-  while (from < text.size()) {
+  size_t from = 0, last = std::string_view::npos;
+  while (from <= text.size()) {
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
     if (jit_) rc = pcre2_jit_match(code, subject, text.size(), from, 0, matcher.data, matcher.context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
@@ -94,50 +101,53 @@ void SplitRule::split(std::string_view text, std::vector<std::string_view>& out)
     }
     if (rc == PCRE2_ERROR_NOMATCH) break;
     if (rc < 0) {
-      throw Error(ErrorCode::data, str(where_, ": split rule '", printable(pattern_), "' gives up at byte ", from,
+      throw Error(ErrorCode::data, str(where_, ": expression '", printable(pattern_), "' gives up at byte ", from,
                                        " of ", text.size(), ": ", pcre2_text(rc)));
     }
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(matcher.data);
     const size_t begin = ends[0], end = ends[1];
-    if (end <= begin) {  // an empty match isolates nothing
-      from = begin + utf8_sequence(text.substr(begin).empty() ? std::string_view("x") : text.substr(begin));
+    if (end <= begin && begin == last) {
+      from = from < text.size() ? from + utf8_sequence(text.substr(from)) : from + 1;
       continue;
     }
-    if (begin > done) out.push_back(text.substr(done, begin - done));
-    out.push_back(text.substr(begin, end - begin));
-    done = from = end;
+    found(begin, end);
+    last = from = end;
   }
+}
+
+void Regex::find(std::string_view text, std::vector<Span>& out) const {
+  if (text.empty()) return;
+  size_t done = 0;
+  scan(text, [&](size_t begin, size_t end) {
+    if (begin > done) out.push_back({done, begin, false});
+    out.push_back({begin, end, true});
+    done = end;
+  });
+  if (done < text.size()) out.push_back({done, text.size(), false});
+}
+
+void Regex::isolate(std::string_view text, std::vector<std::string_view>& out) const {
+  size_t done = 0;
+  scan(text, [&](size_t begin, size_t end) {
+    if (begin > done) out.push_back(text.substr(done, begin - done));
+    if (end > begin) out.push_back(text.substr(begin, end - begin));
+    done = end;
+  });
   if (done < text.size()) out.push_back(text.substr(done));
 }
 
-void Pretokenizer::split(std::string_view text, std::vector<std::string_view>& out,
-                         std::vector<std::unique_ptr<std::string>>& store) const {
-  std::vector<std::string_view> pieces, next;
-  while (!text.empty()) {
-    if (const size_t valid = utf8_valid_prefix(text); valid > 0) {
-      pieces.assign(1, text.substr(0, valid));
-      for (const auto& step : steps_) {
-        next.clear();
-        for (const std::string_view piece : pieces) {
-          if (!step.empty()) {
-            step[0].split(piece, next);
-          } else if (piece.front() == ' ') {
-            next.push_back(piece);
-          } else {
-            store.push_back(std::make_unique<std::string>(" " + std::string(piece)));
-            next.push_back(*store.back());
-          }
-        }
-        pieces.swap(next);
-      }
-      out.insert(out.end(), pieces.begin(), pieces.end());
-      text.remove_prefix(valid);
-    }
-    size_t bad = 0;
-    while (bad < text.size() && utf8_sequence(text.substr(bad)) == 0) ++bad;
-    if (bad > 0) out.push_back(text.substr(0, bad));
-    text.remove_prefix(bad);
-  }
+std::string Regex::replace(std::string_view text, std::string_view content) const {
+  if (text.empty()) return {};
+  std::string out;
+  out.reserve(text.size() + text.size() / 4);
+  size_t done = 0;
+  scan(text, [&](size_t begin, size_t end) {
+    out += text.substr(done, begin - done);
+    out += content;
+    done = end;
+  });
+  out += text.substr(done);
+  return out;
 }
 
 }  // namespace bantam
