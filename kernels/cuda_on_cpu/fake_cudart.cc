@@ -399,6 +399,11 @@ cudaError_t cudaDeviceSynchronize(void) {
   drain_all();
   return cudaSuccess;
 }
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  ENTER(cudaEventQuery);
+  const auto state = real(e)->state;
+  return state->done == state->recorded ? cudaSuccess : set_error(cudaErrorNotReady);
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   ENTER(cudaEventSynchronize);
   ++sync_count;
@@ -498,12 +503,6 @@ const char* cudaGetErrorName(cudaError_t e) {
       return "cudaErrorInvalidDevice";
     case cudaErrorInvalidResourceHandle:
       return "cudaErrorInvalidResourceHandle";
-      cudaError_t cudaEventQuery(cudaEvent_t e) {
-        ENTER(cudaEventQuery);
-        const auto state = real(e)->state;
-        return state->done == state->recorded ? cudaSuccess : set_error(cudaErrorNotReady);
-      }
-
     default:
       return "cudaError(other)";
   }
