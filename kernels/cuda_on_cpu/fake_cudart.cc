@@ -421,12 +421,6 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t e) {
-  ENTER(cudaEventQuery);
-  const auto state = real(e)->state;
-  return state->done == state->recorded ? cudaSuccess : set_error(cudaErrorNotReady);
-}
-
 cudaError_t cudaGetDeviceCount(int* n) {
   ENTER(cudaGetDeviceCount);
   *n = kDevices;
