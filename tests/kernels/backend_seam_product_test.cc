@@ -108,7 +108,8 @@ void check_product(Context& ctx, const std::vector<const Term*>& terms, DType c_
     want[i] += extra;
     bound[i] += eps_of(c_type) * (std::fabs(want[i]) + bound[i]);
   }
-  const DeviceMatrix c(ctx, c_type, m, n, old, n + 5), r(ctx, DType::bf16, m, n, res, n + 1);
+  // Nothing says that c is aligned to more than its elements.
+  const DeviceMatrix c(ctx, c_type, m, n, old, n + 5, 1), r(ctx, DType::bf16, m, n, res, n + 1);
   const DeviceVector<float> device_bias(ctx, bias);
   ProductArgs args;
   args.num_terms = static_cast<int>(terms.size());
