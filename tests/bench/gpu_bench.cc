@@ -31,14 +31,7 @@ std::string percent(double share) {
 }
 
 // A backend's table says nothing of its device's memory: then only what is planned is printed.
-DeviceMemory device_memory(const Backend&) {
-  return {};
-}
-
-Bench::Bench(Context& c, bool t, double limit_seconds)
-    : ctx(c), tiny(t), word_(c.backend(), sizeof(uint32_t), "the clock"), end_(now() + limit_seconds) {
-  ctx.backend().fill(word_.data(), 0, sizeof(uint32_t));
-}
+Bench::Bench(Context& c, bool t, double limit_seconds) : ctx(c), tiny(t), end_(now() + limit_seconds) {}
 
 void Bench::section(const std::string& title, double limit, const std::function<void()>& body) {
   std::printf("\n== %s\n", title.c_str());
@@ -63,8 +56,7 @@ bool Bench::late(const std::string& what) {
 
 // Downloads come after all that was asked before them, and are finished on return.
 void Bench::wait() {
-  uint32_t word;
-  word_.download(&word, sizeof word);
+  if (ctx.backend().synchronize) ctx.backend().synchronize();
 }
 
 double Bench::seconds_of(const std::function<void()>& f) {

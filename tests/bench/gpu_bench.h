@@ -12,12 +12,6 @@
 
 namespace bantam::gpu_bench {
 
-/// Bytes; zeros where the backend does not say.
-struct DeviceMemory {
-  size_t free = 0, total = 0;
-};
-DeviceMemory device_memory(const Backend& backend);
-
 class Bench {
  public:
   /// `tiny`: shapes that an emulated device computes in seconds, each once; the figures then mean nothing.
@@ -48,7 +42,6 @@ class Bench {
   struct Row {
     std::string name, figure, ratio;
   };
-  DeviceBuffer word_;
   std::vector<Row> rows_;
   double end_, section_end_ = 0;
   bool failed_ = false;

@@ -48,24 +48,15 @@ class RandomWeights : public TensorSource {
   std::vector<SourceTensor> tensors_;
 };
 
-// What a plan counts on the device.
-size_t device_bytes(const MemoryPlan& plan) {
-  size_t bytes = 0;
-  for (const MemoryLine& l : plan.lines)
-    if (!l.name.starts_with("program") && l.name != "workspace") bytes += l.bytes;
-  return bytes;
-}
-
 void one_strategy(Bench& b, const std::shared_ptr<const Model>& model, const ModelGraph& graph,
                   const Schedule& schedule, const StepBatch& batch, int64_t tokens, double flops) {
   const std::string name = "step, " + schedule.name;
   AdapterSet adapters({.r = 16}, linear_modules(model->config), 1);
   TrainerOptions options;
   options.schedule = schedule;
-  options.limit = MemoryLimit{size_t{1} << 50, false, "no limit"};
-  const size_t free_before = device_memory(b.ctx.backend()).free;
+  options.limit = memory_limit(b.ctx, 0, size_t{1} << 30);
   Trainer trainer(b.ctx, model, adapters, options, tokens);
-  const size_t planned = device_bytes(trainer.plan());
+  const size_t planned = trainer.plan().anonymous();
   try {
     trainer.reserve();
   } catch (const Error& e) {
@@ -88,13 +79,10 @@ void one_strategy(Bench& b, const std::shared_ptr<const Model>& model, const Mod
   if (schedule.name == "none") b.step_seconds = best * 32 / static_cast<double>(graph.config.num_hidden_layers);
   b.row(name, format("%.0f tokens/s", static_cast<double>(tokens) / best),
         percent(flops / best / b.rate) + " of the product rate (goal: 65 %)");
-  const size_t free_after = device_memory(b.ctx.backend()).free;
-  const bool known = device_memory(b.ctx.backend()).total > 0;
-  const size_t used = free_before - std::min(free_before, free_after);
-  b.row(name + " memory", size_text(known ? used : planned),
-        known ? str(size_text(planned), " planned, ", percent(static_cast<double>(used) / static_cast<double>(planned)),
-                    " of that")
-              : "planned; the backend does not say what is used");
+  const size_t used = trainer.memory_bytes();
+  b.row(name + " memory", size_text(used),
+        str(size_text(planned), " planned, ", percent(static_cast<double>(used) / static_cast<double>(planned)),
+            " of that"));
 }
 
 }  // namespace
