@@ -139,7 +139,7 @@ BlockTable upload_block_table(const AttentionShape& s, int64_t rows_per_query, i
                   "use shorter sequences");
     blocks += blocks_for(rows, block_rows);
   }
-  auto* device = reinterpret_cast<int32_t*>(workspace(device_scratch(AttentionArgs{.shape = s})));
+  auto* device = reinterpret_cast<int32_t*>(workspace(device_scratch(s)));
   for (size_t i = 0; i < table.size(); i += kWords) {
     const size_t count = std::min<size_t>(kWords, table.size() - i);
     Words words{};

@@ -5,13 +5,6 @@
 
 namespace bantam {
 
-namespace {
-// cu_q, cu_k and the first block of each sequence.
-size_t block_table_bytes(const AttentionShape& s) {
-  return 3 * (static_cast<size_t>(s.num_seqs) + 1) * sizeof(int32_t);
-}
-}  // namespace
-
 DType operand_type(const ProductTerm& t, Math math) {
   const bool both_bf16 = t.a.dtype == DType::bf16 && t.b.format == WeightFormat::bf16;
   return math == Math::bf16 || both_bf16 ? DType::bf16 : DType::f32;
@@ -69,11 +62,15 @@ size_t device_scratch(const CrossEntropyArgs& a) {
   return kLtWorkspace + converted + static_cast<size_t>(a.hidden.rows) * kLossRowBytes;
 }
 
+// cu_q, cu_k and the first block of each sequence.
+size_t device_scratch(const AttentionShape& s) {
+  return 3 * (static_cast<size_t>(s.num_seqs) + 1) * sizeof(int32_t);
+}
 size_t device_scratch(const AttentionArgs& args) {
-  return block_table_bytes(args.shape);
+  return device_scratch(args.shape);
 }
 size_t device_scratch(const AttentionBackwardArgs& args) {
-  return block_table_bytes(args.shape);
+  return device_scratch(args.shape);
 }
 
 size_t device_scratch(const RmsNormBackwardArgs& args) {

@@ -52,6 +52,7 @@ ProductScratch product_scratch(const ProductArgs& args);
 /// Bytes of workspace.
 size_t device_scratch(const ProductArgs& args);
 size_t device_scratch(const CrossEntropyArgs& args);
+size_t device_scratch(const AttentionShape& shape);  ///< of attention and of its backward
 size_t device_scratch(const AttentionArgs& args);
 size_t device_scratch(const AttentionBackwardArgs& args);
 size_t device_scratch(const RmsNormBackwardArgs& args);

@@ -225,6 +225,22 @@ TEST_CASE("decoded weights: the numbers are the same whatever is kept, and what 
   }
 }
 
+TEST_CASE("decoded weights: what was asked for ahead stays until a product reads it") {
+  Device d;
+  Sequence s(d);
+  const size_t slot = s.bytes(0, Math::f32), slots[] = {slot, slot};
+  d.backend.reserve_decoded_weights(slots, 2);
+  const size_t before = d.backend.weights_decoded(false);
+  const auto decoded = [&] { return d.backend.weights_decoded(false) - before; };
+  for (const size_t i : {0, 1, 2}) d.backend.prefetch_weight(d.ctx, *s.weights[i], Math::f32);
+  CHECK(decoded() == 2);  // there is no room for the third
+  const DeviceMatrix c(d.ctx, DType::f32, Sequence::kM, 48);
+  for (const size_t i : {1, 0, 2}) {
+    product(d.ctx, {.terms = {{.a = *s.a[i], .b = *s.weights[i]}}, .c = c});
+    CHECK(decoded() == (i == 2 ? 3 : 2));
+  }
+}
+
 TEST_CASE("decoded weights: codes that change, or whose memory is freed, are decoded again") {
   Device d;
   const Nf4Matrix first(48, 64, false, 1), other(48, 64, false, 2);
