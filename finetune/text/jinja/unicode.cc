@@ -14,10 +14,6 @@ namespace {
 
 constexpr uint32_t kNoCode = 0x110000;  // plus the byte: what is not UTF-8
 
-bool is_ascii(std::string_view s) {
-  return std::all_of(s.begin(), s.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; });
-}
-
 // Where the code point that ends before `end` begins.
 size_t code_before(std::string_view s, size_t end) {
   for (size_t n = 2; n <= 4 && n <= end; ++n) {
