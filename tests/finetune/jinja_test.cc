@@ -94,6 +94,9 @@ TEST_CASE("jinja: white space") {
 TEST_CASE("jinja: if, for, set, filter") {
   check_group("control");
 }
+TEST_CASE("jinja: lengths of loops whose items are not known before") {
+  check_group("loop_length");
+}
 TEST_CASE("jinja: scopes and namespaces") {
   check_group("scope");
 }
