@@ -109,7 +109,10 @@ JinjaValue jinja_filter_join(const JinjaValue& v, JinjaArguments& given, JinjaWo
   std::string out;
   bool first = true;
   for (const auto& item : jinja_iterate(v, work)) {
-    if (!first) out += separator;
+    if (!first) {
+      work.charge_text(separator.size(), out.size());
+      out += separator;
+    }
     first = false;
     jinja_append_str(out, path.empty() ? item : follow(item, path, work), work);
   }

@@ -177,8 +177,9 @@ JinjaValue format_percent(const JinjaValue& format, const JinjaValue& values, Ji
       if (!(std::fabs(value.real()) < 9e18)) jinja_data_fault(str("cannot convert float ", python_float(value.real())));
       piece = std::to_string(static_cast<int64_t>(value.real()));
     }
-    out += markup && !is_markup(value) ? html_escape(piece) : piece;
-    work.charge_text(out.size());
+    if (markup && !is_markup(value)) piece = html_escape(piece);
+    work.charge_text(piece.size(), out.size());
+    out += piece;
   }
   const bool all = tuple ? used == values.items().size() : used == 1 || values.is(Kind::dict);
   if (!all && !(is_plain_sequence(values) && !tuple)) {
