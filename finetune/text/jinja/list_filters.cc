@@ -48,7 +48,7 @@ JinjaValue follow(JinjaValue item, const Path& path, JinjaWork& work, Value othe
 
 JinjaValue without_case(JinjaValue v, JinjaWork& work) {
   if (!v.is(Kind::string)) return v;
-  work.charge_text(v.text().size());
+  work.charge(v.text().size());
   return JinjaValue(text_lower(v.text()));
 }
 

@@ -76,6 +76,7 @@ void repr(std::string& out, const JinjaValue& v, JinjaWork& work, int level) {
       return;
     case Kind::string:
       work.charge_text(v.text().size(), out.size());
+      work.charge(v.text().size() / 4);
       out += is_markup(v) ? "Markup(" + python_repr(v.text()) + ")" : python_repr(v.text());
       return;
     case Kind::sequence:
@@ -151,7 +152,8 @@ class JsonWriter {
         out_ += number(v.real());
         return;
       case Kind::string:
-        work_.charge_text(2 * v.text().size(), out_.size());
+        work_.charge_text(v.text().size(), out_.size());
+        work_.charge(v.text().size() / 8);
         return json_string(out_, v.text(), options_.ensure_ascii);
       case Kind::dict:
         return write_dict(v, level);
