@@ -124,3 +124,19 @@ TEST_CASE("chat template: of a GGUF file") {
   CHECK(failure([&] { ChatTemplate::load(dir / "bad.gguf"); }) ==
         "4: " + (dir / "bad.gguf").string() + ": tokenizer.ggml.padding_token_id is 3, but there are 3 tokens");
 }
+
+TEST_CASE("chat template: of real models") {
+  const fs::path models = fs::path(BANTAM_SHARED_DATA) / "tokenizers";
+  if (!fs::exists(models / "qwen3")) {
+    MESSAGE("skipped, not here: " << models.string());
+    return;
+  }
+  ChatInput input = chat();
+  input.add_generation_prompt = true;
+  CHECK(ChatTemplate::load(models / "qwen3").render(input).text ==
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  input.variables.emplace_back("enable_thinking", false);
+  CHECK(ChatTemplate::load(models / "qwen3").render(input).text ==
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+  CHECK(ChatTemplate::load(models / "phi3").render(chat()).text.find("<|user|>\nHi<|end|>\n") != std::string::npos);
+}

@@ -94,6 +94,9 @@ TEST_CASE("jinja: white space") {
 TEST_CASE("jinja: if, for, set, filter") {
   check_group("control");
 }
+TEST_CASE("jinja: lengths of loops whose items are not known before") {
+  check_group("loop_length");
+}
 TEST_CASE("jinja: scopes and namespaces") {
   check_group("scope");
 }
@@ -239,6 +242,17 @@ TEST_CASE("jinja: limits end a rendering, each with its name") {
   CHECK(outcome("{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", few)
             .find("a text of more than 1000 bytes (max_output_bytes)") != std::string::npos);
   CHECK(outcome("{{ ('x' * 900).replace('x', 'abc') }}", few).find("a text of more than 1000") != std::string::npos);
+  CHECK(outcome("{{ range(99) | map('upper') | map(attribute='q') | join('x' * 500) }}", few)
+            .find("a text of more than 1000") != std::string::npos);
+  CHECK(outcome("{{ [('x' * 500), ('y' * 600)] | tojson }}", few).find("a text of more than 1000") !=
+        std::string::npos);
+  CHECK(outcome("{{ ['x' * 500, 'y' * 600] ~ '' }}", few).find("a text of more than 1000") != std::string::npos);
+  // Long results cost what is added, not what is there already.
+  few = kOptions;
+  few.max_steps = 400000;
+  CHECK(outcome("{{ ((range(20000) | map('string') | list) | tojson | length) > 100000 }}", few) == "True");
+  CHECK(outcome("{{ ((range(20000) | map('string') | list) | join('--') | length) > 100000 }}", few) == "True");
+  CHECK(outcome("{{ ((range(20000) | map('string') | list) ~ '' | length) != 0 }}", few) == "True");
   CHECK(outcome("{{ ('x' * 999999999999) }}").find("a text of more than") != std::string::npos);
   CHECK(outcome("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").find("more than 1000 levels") == std::string::npos);
   CHECK(outcome("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").find("(max_depth)") != std::string::npos);

@@ -50,6 +50,12 @@ CASES = [
         "{% for x in list %}{% if x == 1 %}{% continue %}{% endif %}{{ x }}{{ loop.index }}{% endfor %}", "{% for x in [1, 2, 3] %}{% for y in [1, 2] %}{% if y == 2 %}{% break %}{% endif %}{{ x }}{{ y }} {% endfor %}{% endfor %}",
         "{% if not (yes and no) %}x{% endif %}",
     ]),
+    ("loop_length", [
+        "{% set ns = namespace(stop=false) %}{% for x in range(4) if not ns.stop %}{{ x }}{{ loop.length }} {% set ns.stop = true %}{% endfor %}",
+        "{% set ns = namespace(stop=false) %}{% for x in range(4) if not ns.stop %}{{ x }}{{ loop.last }}{{ loop.length }} {% set ns.stop = true %}{% endfor %}",
+        "{% for x in range(6) if x is odd %}{{ x }}{% if loop.index == 2 %}{{ loop.length }}{{ loop.revindex }}{{ loop.nextitem }}{{ loop.previtem }}{% endif %}{% endfor %}",
+        "{% set g = list | map('string') %}{% for x in g %}{{ loop.length }}{% break %}{% endfor %}{{ g | list }}",
+    ]),
     ("scope", [
         "{% set x = 1 %}{% for i in list %}{% set x = i %}{{ x }}{% endfor %}{{ x }}", "{% for i in list %}{{ x }}{% set x = i %}{{ x }};{% endfor %}[{{ x }}]",
         "{% set x = 1 %}{% if yes %}{% set x = 2 %}{% endif %}{{ x }}", "{{ name }}{% set name = 'me' %}{{ name }}", "{% set a, b = 1, 2 %}{{ a }}{{ b }}", "{% set a = 1, 2 %}{{ a }}",
@@ -79,7 +85,7 @@ CASES = [
         "'a' if yes else 'b'", "'a' if no else 'b'", "'a' if no", "('a' if no) is defined", "'a' if no else 'b' if no else 'c'", "'%s-%d%%' % ('a', 3)", "'%s' % list", "'%s' % 'x'", "'%i' % 3.9", "'%r' % 'x'", "'%s' % missing", "-n", "- -n", "+pi", "-true", "n is defined and n > 3", "1 if n is string else 2", "-1 | string", "n | string + 'x'", "not n is string", "2 * 3 % 4", "0.1 + 0.2", "1e308 * 10", "100000 * 100000 * 100000", "1 / 3", "10 % 3.5", "-0.0 + 0",
     )),
     ("access", expressions(
-        "nested.a.b[1].c", "nested['a']['b'][0]", "nested.a['b'].1.c", "list[0]", "list[-1]", "list[5] is defined", "list[true]", "emoji[1]", "emoji[-1]", "emoji[5] is defined", "text[7:10]", "emoji[::-1]", "emoji[1:]", "emoji[:1]", "emoji[:-1]", "list[1:]", "list[:2]", "list[::-1]", "list[::2]", "list[-2:]", "list[5:]", "list[:-5]", "list[2:0:-1]", "list[none:none:none]", "(1, 2, 3)[1:]", "range(10)[2:8:3] | list", "range(5)[-1]",
+        "nested.a.b[1].c", "nested['a']['b'][0]", "nested.a['b'].1.c", "list[0]", "list[-1]", "list[5] is defined", "list[true]", "emoji[1]", "emoji[-1]", "emoji[5] is defined", "text[7:10]", "emoji[::-1]", "emoji[1:]", "emoji[:1]", "emoji[:-1]", "list[1:]", "list[:2]", "list[::-1]", "list[::2]", "list[-2:]", "list[5:]", "list[:-5]", "list[2:0:-1]", "list[5::-1]", "list[9:0:-1]", "list[:9:-1]", "list[:-9:-1]", "list[-9::-1]", "emoji[9:0:-1]", "list[1:-9:-1]", "list[3:]", "list[-3:3]", "list[none:none:none]", "(1, 2, 3)[1:]", "range(10)[2:8:3] | list", "range(5)[-1]",
         "messages[1:] | length", "messages[-1].content", "messages[0]['tool_calls'] is defined", "messages[0].tool_calls", "nested.zzz", "nested.get('a')", "nested.get('q')", "nested.get('q', 5)", "nested.items is defined", "nested['get'] is defined", "nested.keys() | list", "nested.values() | list | length", "{1: 'a'}[1]", "{1: 'a'}[true]", "{1.0: 'a'}[1]", "{none: 'n'}[none]", "{'a': 1}.a", "{(1, 2): 'x'}[(1, 2)]", "'abc'[-4:2]", "'abc'[10:]", "'abcdef'[4:1:-2]", "'abcdef'[-1:-4:-1]", "'aé😀z'[3:0:-1]", "list[:9223372036854775807]", "list[::9223372036854775807]", "list[-9223372036854775807:2]",
         "{'n': 3} ['n']", "('a', 'b').1", "nested.a.b.0", "name.nope is defined", "none.x is defined", "n.x is defined", "name['nope'] is defined", "list['x'] is defined", "list.append is defined", "'x'.__class__ is defined",
     )),

@@ -69,7 +69,7 @@ JinjaValue python_item(const JinjaValue& v, const JinjaValue& key, JinjaWork& wo
   if (!key.is(Kind::integer) && !key.is(Kind::boolean)) return JinjaValue::missing();
   int64_t at = key.is(Kind::boolean) ? int64_t{key.boolean()} : key.integer();
   if (v.is(Kind::string)) {
-    work.charge(v.text().size() / 64);
+    work.charge(v.text().size() / 8);
     const int64_t n = text_length(v.text());
     if (at < 0) at += n;
     if (at < 0 || at >= n) return JinjaValue::missing();
@@ -204,7 +204,7 @@ JinjaValue jinja_slice(const JinjaValue& v, const JinjaValue& from, const JinjaV
   const int64_t span = stride < 0 ? first - last : last - first, size = std::abs(stride);
   const int64_t count = span <= 0 ? 0 : (span - 1) / size + 1;
   if (v.is(Kind::string)) {
-    work.charge(v.text().size() / 64);
+    work.charge(v.text().size() / 8);
     if (stride != 1) work.charge(static_cast<uint64_t>(n) / 4);
     return jinja_markup(text_slice(v.text(), first, stride, count), is_markup(v));
   }

@@ -125,7 +125,7 @@ JinjaValue JinjaEvaluator::arithmetic(const JinjaExpr& e) {
       !is_markup(left) && !is_markup(right)) {
     // Nobody else sees the left text: a + b + c grows one text instead of copying it each time.
     auto& mine = static_cast<JinjaString&>(*left.object());
-    work_.charge_text(mine.text.size() + right.text().size());
+    work_.charge_text(right.text().size(), mine.text.size());
     mine.text += right.text();
     mine.generation.clear();
     return left;

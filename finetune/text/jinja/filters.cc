@@ -49,6 +49,7 @@ JinjaValue trim(Value v, JinjaArguments& given, JinjaWork& work) {
 JinjaValue title(Value v, JinjaArguments&, JinjaWork& work) {
   const std::string text = jinja_str(v, work);
   work.charge_text(3 * text.size());
+  work.charge(text.size());
   const auto breaks = [](std::string_view s, size_t& n) {
     const uint32_t c = text_code(s, n);
     return is_python_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
@@ -112,6 +113,7 @@ JinjaValue indent(Value v, JinjaArguments& given, JinjaWork& work) {
   const std::string text = v.text() + "\n";
   const auto lines = text_splitlines(text, false);
   work.charge_text(text.size() + lines.size() * space.size());
+  work.charge(text.size() / 4);
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out += "\n";

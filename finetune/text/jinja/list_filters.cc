@@ -48,7 +48,7 @@ JinjaValue follow(JinjaValue item, const Path& path, JinjaWork& work, Value othe
 
 JinjaValue without_case(JinjaValue v, JinjaWork& work) {
   if (!v.is(Kind::string)) return v;
-  work.charge_text(v.text().size());
+  work.charge(v.text().size());
   return JinjaValue(text_lower(v.text()));
 }
 
@@ -109,7 +109,10 @@ JinjaValue jinja_filter_join(const JinjaValue& v, JinjaArguments& given, JinjaWo
   std::string out;
   bool first = true;
   for (const auto& item : jinja_iterate(v, work)) {
-    if (!first) out += separator;
+    if (!first) {
+      work.charge_text(separator.size(), out.size());
+      out += separator;
+    }
     first = false;
     jinja_append_str(out, path.empty() ? item : follow(item, path, work), work);
   }

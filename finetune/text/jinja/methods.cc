@@ -50,7 +50,7 @@ int64_t integer_argument(const JinjaValue& v, int64_t otherwise) {
 }
 
 JinjaValue list_of(const Call& c, const std::vector<std::string_view>& parts) {
-  c.work.charge(parts.size());
+  c.work.charge(4 * parts.size());
   JinjaValue::List out;
   out.reserve(parts.size());
   for (const auto part : parts) out.push_back(c.made(part));
@@ -62,15 +62,15 @@ JinjaValue split(const Call& c) {
   const auto separator = text_argument(c, a[0], true);
   if (separator && separator->empty()) jinja_data_fault("empty separator");
   const bool from_right = c.name == "rsplit";
-  c.work.charge(c.text().size() / 64);
-  if (from_right && separator) c.work.charge(c.text().size() * separator->size() / 64);
+  c.work.charge(c.text().size() / 4);
+  if (from_right && separator) c.work.charge(c.text().size() * separator->size() / 16);
   return list_of(c, text_split(c.text(), separator, integer_argument(a[1], -1), from_right));
 }
 
 JinjaValue strip(const Call& c) {
   const auto a = c.bind({"chars"});
   const auto chars = text_argument(c, a[0], true);
-  c.work.charge(c.text().size() * (chars ? chars->size() + 1 : 1) / 64);
+  c.work.charge(c.text().size() * (chars ? chars->size() + 1 : 1) / 4);
   return c.made(text_strip(c.text(), chars, c.name != "rstrip", c.name != "lstrip"));
 }
 
@@ -98,6 +98,7 @@ JinjaValue replace(const Call& c) {
   const auto by = *text_argument(c, a[1], false);
   const std::string escaped = is_markup(c.self) && !is_markup(a[1]) ? html_escape(by) : std::string(by);
   c.work.charge_text(c.text().size());
+  c.work.charge(c.text().size() / 2);
   const auto times = static_cast<size_t>(text_count(c.text(), what));
   c.work.charge_text(c.text().size() + times * escaped.size());
   return c.made(text_replace(c.text(), what, escaped, integer_argument(a[2], -1)));
@@ -106,6 +107,7 @@ JinjaValue replace(const Call& c) {
 JinjaValue with_case(const Call& c) {
   c.bind({});
   c.work.charge_text(3 * c.text().size());
+  c.work.charge(c.text().size());
   const auto f = c.name == "lower"   ? text_lower
                  : c.name == "upper" ? text_upper
                  : c.name == "title" ? text_title
@@ -135,10 +137,10 @@ JinjaValue find_or_count(const Call& c) {
   if (c.arguments.positional.size() > 1) jinja_unsupported(str(c.name, " with a start is not supported"));
   const auto a = c.bind({"sub"});
   const auto what = *text_argument(c, a[0], false);
-  c.work.charge_text(c.text().size());
+  c.work.charge(c.text().size() / 4);
   if (c.name == "count") return text_count(c.text(), what);
   const size_t at = c.name == "find" ? text_find(c.text(), what) : c.text().rfind(what);
-  if (c.name == "rfind") c.work.charge(c.text().size() * what.size() / 64);
+  if (c.name == "rfind") c.work.charge(c.text().size() * what.size() / 16);
   return at == std::string::npos ? int64_t{-1} : text_length(std::string_view(c.text()).substr(0, at));
 }
 
@@ -154,7 +156,7 @@ JinjaValue remove_affix(const Call& c) {
 
 JinjaValue split_lines(const Call& c) {
   const auto a = c.bind({"keepends"});
-  c.work.charge(c.text().size() / 16);
+  c.work.charge(c.text().size() / 4);
   return list_of(c, text_splitlines(c.text(), jinja_truth(a[0])));
 }
 

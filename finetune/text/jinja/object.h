@@ -32,9 +32,9 @@ struct JinjaWork {
     if (steps > steps_left) jinja_data_fault(str("more than ", max_steps, " evaluation steps (max_steps)"));
     steps_left -= steps;
   }
-  /// Before a text of that size is made or searched.
-  void charge_text(size_t bytes) {
-    if (bytes > max_text_bytes)
+  /// Before a text of that size is made or searched, or put behind `before` bytes that are there.
+  void charge_text(size_t bytes, size_t before = 0) {
+    if (before + bytes > max_text_bytes)
       jinja_data_fault(str("a text of more than ", max_text_bytes, " bytes (max_output_bytes)"));
     charge(bytes / 64);
   }

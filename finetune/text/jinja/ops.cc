@@ -177,8 +177,9 @@ JinjaValue format_percent(const JinjaValue& format, const JinjaValue& values, Ji
       if (!(std::fabs(value.real()) < 9e18)) jinja_data_fault(str("cannot convert float ", python_float(value.real())));
       piece = std::to_string(static_cast<int64_t>(value.real()));
     }
-    out += markup && !is_markup(value) ? html_escape(piece) : piece;
-    work.charge_text(out.size());
+    if (markup && !is_markup(value)) piece = html_escape(piece);
+    work.charge_text(piece.size(), out.size());
+    out += piece;
   }
   const bool all = tuple ? used == values.items().size() : used == 1 || values.is(Kind::dict);
   if (!all && !(is_plain_sequence(values) && !tuple)) {
@@ -328,7 +329,7 @@ bool jinja_contains(const JinjaValue& container, const JinjaValue& item, JinjaWo
       if (!item.is(Kind::string)) {
         jinja_data_fault(str("'in <string>' requires string as left operand, not ", jinja_type(item)));
       }
-      work.charge_text(container.text().size());
+      work.charge(container.text().size() / 4);
       return text_find(container.text(), item.text()) != std::string::npos;
     case Kind::dict:
       if (item.is(Kind::dict) || is_sequence_of(item, SequenceKind::list)) {
@@ -362,6 +363,7 @@ JinjaValue jinja_arithmetic(JinjaOperator op, const JinjaValue& a, const JinjaVa
   if (op == JinjaOperator::add && a.is(Kind::string) && b.is(Kind::string)) {
     work.charge_text(a.text().size() + b.text().size());
     const bool markup = is_markup(a) || is_markup(b);
+    if (markup) work.charge((a.text().size() + b.text().size()) / 8);
     std::string out;
     out.reserve(a.text().size() + b.text().size());
     out += markup && !is_markup(a) ? html_escape(a.text()) : a.text();
@@ -410,7 +412,7 @@ JinjaValue::List jinja_iterate(const JinjaValue& v, JinjaWork& work) {
     case Kind::undefined:
       return out;
     case Kind::string: {
-      work.charge(v.text().size());
+      work.charge(4 * v.text().size());
       for (size_t i = 0, n = 0; i < v.text().size(); i += n) {
         text_code(std::string_view(v.text()).substr(i), n);
         out.push_back(JinjaValue(v.text().substr(i, n)));
@@ -443,7 +445,7 @@ int64_t jinja_length(const JinjaValue& v, JinjaWork& work) {
     case Kind::undefined:
       return 0;
     case Kind::string:
-      work.charge(v.text().size() / 64);
+      work.charge(v.text().size() / 8);
       return text_length(v.text());
     case Kind::dict:
       return static_cast<int64_t>(v.entries().size());

@@ -75,7 +75,8 @@ void repr(std::string& out, const JinjaValue& v, JinjaWork& work, int level) {
       out += python_float(v.real());
       return;
     case Kind::string:
-      work.charge_text(out.size() + v.text().size());
+      work.charge_text(v.text().size(), out.size());
+      work.charge(v.text().size() / 4);
       out += is_markup(v) ? "Markup(" + python_repr(v.text()) + ")" : python_repr(v.text());
       return;
     case Kind::sequence:
@@ -151,8 +152,8 @@ class JsonWriter {
         out_ += number(v.real());
         return;
       case Kind::string:
-        work_.charge_text(out_.size() + v.text().size());
-        work_.charge(v.text().size() / 64);
+        work_.charge_text(v.text().size(), out_.size());
+        work_.charge(v.text().size() / 8);
         return json_string(out_, v.text(), options_.ensure_ascii);
       case Kind::dict:
         return write_dict(v, level);
@@ -176,7 +177,7 @@ class JsonWriter {
 
   void line(int level) {
     if (!options_.pretty) return;
-    work_.charge_text(out_.size() / 64 + options_.indent.size() * static_cast<size_t>(level));
+    work_.charge_text(options_.indent.size() * static_cast<size_t>(level), out_.size());
     out_.push_back('\n');
     for (int i = 0; i < level; ++i) out_ += options_.indent;
   }
@@ -303,7 +304,7 @@ void jinja_append_repr(std::string& out, const JinjaValue& v, JinjaWork& work) {
 void jinja_append_str(std::string& out, const JinjaValue& v, JinjaWork& work) {
   if (v.is(Kind::undefined)) return;
   if (v.is(Kind::string)) {
-    work.charge_text(out.size() + v.text().size());
+    work.charge_text(v.text().size(), out.size());
     out += v.text();
     return;
   }
