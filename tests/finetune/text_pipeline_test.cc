@@ -135,7 +135,11 @@ TEST_CASE("text that a vocabulary cannot hold is counted") {
 }
 
 TEST_CASE("of ways with equal scores the reference's is taken") {
-  const json vocab = {{"<unk>", 0}, {"a", -1}, {"b", -1}, {"ab", -2}, {"ba", -2}, {"aba", -3}};
+  json vocab = json::array();
+  for (const auto& [text, score] : {std::pair("<unk>", 0.0), std::pair("a", -1.0), std::pair("b", -1.0),
+                                    std::pair("ab", -2.0), std::pair("ba", -2.0), std::pair("aba", -3.0)}) {
+    vocab.push_back(json::array({text, score}));
+  }
   const auto tokenizer = load({{"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", vocab}}}});
   CHECK(ids_text(tokenizer->encode("ab", kPlain)) == "3");
   CHECK(ids_text(tokenizer->encode("aba", kPlain)) == "5");
