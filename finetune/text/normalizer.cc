@@ -170,6 +170,10 @@ std::unique_ptr<Normalizer> make_nfc() {
   return std::make_unique<UnicodeForm>(NormalForm::nfc);
 }
 
+std::unique_ptr<Normalizer> make_nfc_current() {
+  return std::make_unique<UnicodeForm>(NormalForm::nfc_current);
+}
+
 bool Normalizers::keeps(std::string_view text) const {
   return std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s->keeps_ascii(); }) &&
          (steps_.empty() || is_ascii(text));

@@ -38,5 +38,7 @@ class Normalizers {
 /// is not known.
 Normalizers read_normalizer(const nlohmann::json* j, const std::string& where);
 std::unique_ptr<Normalizer> make_nfc();
+/// NFC of a current Unicode, for vocabularies whose own code normalises with Python's unicodedata.
+std::unique_ptr<Normalizer> make_nfc_current();
 
 }  // namespace bantam

@@ -226,7 +226,7 @@ PipelineParts read_tiktoken(const fs::path& path, const TokenizerConfig& config)
   for (const std::string& bytes : ranks.bytes) bpe.tokens.push_back(bytes_to_alphabet(bytes));
   bpe.table = read_merges(ranks);
   parts.model = std::make_unique<BpeModel>(std::move(bpe));
-  if (family.nfc) parts.normalizer.add(make_nfc());
+  if (family.nfc) parts.normalizer.add(make_nfc_current());
   parts.pre_tokenizer.add(make_isolated_split(Regex(family.pattern, parts.where)));
   parts.pre_tokenizer.ends_in_bytes = true;
   parts.decoder = byte_level_decoder();

@@ -62,10 +62,10 @@ class StableCharacters {
         if (parts[k] < static_cast<utf8proc_int32_t>(kMost)) second[static_cast<size_t>(parts[k])] = true;
       }
     }
-    const bool composes = form == NormalForm::nfc || form == NormalForm::nfkc;
+    const bool composes = form != NormalForm::nfd && form != NormalForm::nfkd;
     for (uint32_t c = 0; c < kMost; ++c) {
       if (between(c, 0xD800, 0xDFFF)) continue;
-      alone_[c] = among(kNewerMarks, c) || among(kNewerCompatibility, c);
+      alone_[c] = form != NormalForm::nfc_current && (among(kNewerMarks, c) || among(kNewerCompatibility, c));
       const auto* p = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
       if (p->combining_class != 0 || (composes && second[c])) continue;
       std::string one;
@@ -79,7 +79,7 @@ class StableCharacters {
 
   static std::string map(std::string_view text, NormalForm form) {
     int options = UTF8PROC_STABLE;
-    options |= form == NormalForm::nfc || form == NormalForm::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+    options |= form == NormalForm::nfd || form == NormalForm::nfkd ? UTF8PROC_DECOMPOSE : UTF8PROC_COMPOSE;
     if (form == NormalForm::nfkc || form == NormalForm::nfkd) options |= UTF8PROC_COMPAT;
     utf8proc_uint8_t* result = nullptr;
     const utf8proc_ssize_t n =
@@ -109,8 +109,12 @@ const StableCharacters& stable_characters(NormalForm form) {
       static const StableCharacters table(NormalForm::nfkc);
       return table;
     }
-    default: {
+    case NormalForm::nfkd: {
       static const StableCharacters table(NormalForm::nfkd);
+      return table;
+    }
+    default: {
+      static const StableCharacters table(NormalForm::nfc_current);
       return table;
     }
   }

@@ -7,7 +7,8 @@
 
 namespace bantam {
 
-enum class NormalForm { nfc, nfd, nfkc, nfkd };
+/// The four forms as HF tokenizers have them (Unicode 9), and NFC of a current Unicode, as Python's unicodedata has it.
+enum class NormalForm { nfc, nfd, nfkc, nfkd, nfc_current };
 /// `text` must be valid UTF-8.
 std::string normalize(std::string_view text, NormalForm form);
 

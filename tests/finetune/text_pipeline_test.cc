@@ -134,6 +134,51 @@ TEST_CASE("text that a vocabulary cannot hold is counted") {
   CHECK(contains(error_of([&] { closed->encode("\u0e01"); }, ErrorCode::data), "no token for"));
 }
 
+TEST_CASE("of ways with equal scores the reference's is taken") {
+  json vocab = json::array();
+  for (const auto& [text, score] : {std::pair("<unk>", 0.0), std::pair("a", -1.0), std::pair("b", -1.0),
+                                    std::pair("ab", -2.0), std::pair("ba", -2.0), std::pair("aba", -3.0)}) {
+    vocab.push_back(json::array({text, score}));
+  }
+  const auto tokenizer = load({{"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", vocab}}}});
+  CHECK(ids_text(tokenizer->encode("ab", kPlain)) == "3");
+  CHECK(ids_text(tokenizer->encode("aba", kPlain)) == "5");
+  CHECK(ids_text(tokenizer->encode("abab", kPlain)) == "3 3");
+  CHECK(ids_text(tokenizer->encode("baab", kPlain)) == "4 3");
+}
+
+TEST_CASE("merges that make a control token do not") {
+  json j = {{"model",
+             {{"type", "BPE"},
+              {"vocab", {{"<", 0}, {"s", 1}, {">", 2}, {"<s", 3}, {"<s>", 4}}},
+              {"merges", {"< s", "<s >"}}}},
+            {"added_tokens", {{{"id", 4}, {"content", "<s>"}, {"special", true}, {"normalized", false}}}}};
+  const auto tokenizer = load(j);
+  CHECK(ids_text(tokenizer->encode("s<s>", kPlain)) == "1 3 2");
+  CHECK(ids_text(tokenizer->encode("s<s>", kParsed)) == "1 4");
+  j["added_tokens"][0]["special"] = false;
+  CHECK(ids_text(load(j)->encode("s<s>", kPlain)) == "1 4");
+}
+
+TEST_CASE("files that make much of little are refused") {
+  json j = file_of(golden_case("llama2"));
+  j["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(300, 'a')}};
+  CHECK(contains(error_of([&] { load(j); }), "at most 256"));
+  json steps = json::array();
+  for (int i = 0; i < 40; ++i)
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
+  j["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+  j["added_tokens"] = json::array();
+  const auto tokenizer = load(j);
+  CHECK(contains(error_of([&] { tokenizer->encode("a"); }, ErrorCode::data), "bytes of 1"));
+  j = file_of(golden_case("llama2"));
+  j["model"]["vocab"]["far"] = 9'000'000;
+  CHECK(contains(error_of([&] { load(j); }), "'far'"));
+  j = file_of(golden_case("llama2"));
+  j["added_tokens"][3]["id"] = 9'000'000;
+  CHECK(contains(error_of([&] { load(j); }), "9000000"));
+}
+
 TEST_CASE("tokenizer.json comes before tokenizer.model") {
   TempDir dir;
   write_file(dir / "tokenizer.json", file_of(golden_case("llama2")).dump());

@@ -145,7 +145,7 @@ int main(int argc, char** argv) {
     for (size_t i = 0; i < files.size(); ++i) std::ofstream(bantam::str(argv[2], "/", i, ".json")) << files[i].dump();
     return 0;
   }
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 1000;
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 5000;
   std::mt19937 random(argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 1u);
   int read = 0;
   for (int round = 0; round < rounds; ++round) {

@@ -102,7 +102,7 @@ class Hf:
         return [e.ids for e in self.tok.encode_batch_fast(texts, add_special_tokens=False)]
 
     def decode(self, ids):
-        return self.tok.decode(ids, skip_special_tokens=False) if ids else ""
+        return self.tok.decode(ids, skip_special_tokens=True) if ids else ""
 
 
 class Sp:

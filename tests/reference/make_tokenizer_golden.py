@@ -39,6 +39,7 @@ TEXTS = [
     "def add(a, b):\n    return a + b\n", "_a__b___", "?!...---***", "(see) [this] {that}", "don\u2019t", "\u0130stanbul \u00df \u03a3\u03c3\u03c2 \u01c5",
     "a-b--c---d", "--start", "end--", "-- --", "--", "a,b, c ,d", "1a2b3c", "a1", "1", "12-34", "\u00b2\u00b3 \u00b9", "\u0e01\u0e33 \u0915\u094d\u0937\u093f", "\U00012000\U0001d400",
     "\u3042\u30fc\u30a2", "\u05e9\u05dc\u05d5\u05dd \u0633\u0644\u0627\u0645", "\tx", "x\t", "\n", "\r\n\r\n", "a\u0308\u0323", "\u0344\u0958", "$5 + 3 = 8 ^ ~`|<>", "\u00ab\u00bb\u2014\u2026\u00a1", "said  \"hello  there\"",
+    "\u0eba\u0ecb\u0eb1 \u0f72\u0c3c\u0334", "\u32ff\ua7f2 \u2460\U0001f16c", "a\u2e52b\u00bfc\u0bf0", "\u0eba",
 ]
 
 

@@ -2,7 +2,8 @@
 // Ids and decoded text of many records, for compare_tokenizers.py.
 //   bantam_tokenizer_ids MODEL RECORDS OUT [FILES]
 // RECORDS: each a u32 length and so many bytes. OUT: for each record the ids without and with control tokens parsed,
-// and the first decoded; all as a u32 count and the values. FILES: a folder for what the tokenizer writes of itself.
+// and the first decoded without control tokens; all as a u32 count and the values. FILES: a folder for what the
+// tokenizer writes of itself.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -43,7 +44,7 @@ int main(int argc, char** argv) try {
     const auto plain = tokenizer->encode(text, {.add_special = false, .parse_special = false});
     put(out, plain);
     put(out, tokenizer->encode(text, {.add_special = false, .parse_special = true}));
-    put(out, tokenizer->decode(plain, false));
+    put(out, tokenizer->decode(plain));
   }
   return out.flush() ? 0 : 1;
 } catch (const bantam::Error& e) {
