@@ -121,7 +121,7 @@ struct Run {
   AdapterSet adapters;
   Context ctx{{.num_threads = 1, .backend = kDevice}};
   std::optional<Trainer> trainer;
-  size_t decodes = 0;
+  size_t decodes = 0, ahead = 0;
 
   Run(const QuantConfig& quant, const LoraConfig& lora, TrainerOptions options)
       : adapters(random_adapters(config, lora)) {
@@ -135,7 +135,7 @@ struct Run {
   Trace run() {
     Trace trace;
     trainer->reserve();
-    const size_t before = ctx.backend().weights_decoded();
+    const size_t before = ctx.backend().weights_decoded(false), before_ahead = ctx.backend().weights_decoded(true);
     setenv("COC_FAIL", "cudaMalloc:2", 1);  // from here on there is no memory to get
     for (int k = 0; k < 3; ++k) {
       const StepResult r = trainer->train_step(make_step(samples, {{0, 1, 2, 3}, {k, 3}}), k, 1e-3, 0);
@@ -144,7 +144,8 @@ struct Run {
     }
     trace.evaluated = trainer->evaluate(make_batch(samples, {0, 1, 2, 3})).loss;
     unsetenv("COC_FAIL");
-    decodes = ctx.backend().weights_decoded() - before;
+    decodes = ctx.backend().weights_decoded(false) - before;
+    ahead = ctx.backend().weights_decoded(true) - before_ahead;
     trainer->fetch();
     trace.values.assign(adapters.values().begin(), adapters.values().end());
     trace.grads.assign(adapters.grads().begin(), adapters.grads().end());
@@ -213,7 +214,8 @@ TEST_CASE("decoded weights: numbers are the same with any memory for them, and m
 
     Run off({}, lora, options(CheckpointMode::off, 0));
     CHECK(off.run() == want);
-    CHECK(off.decodes < two.decodes);  // nothing is recomputed
+    CHECK(off.decodes < two.decodes);                                               // nothing is recomputed
+    for (const Run* r : {&all, &layer, &two, &off}) CHECK(r->ahead == r->decodes);  // while the ops before it run
   }
 }
 

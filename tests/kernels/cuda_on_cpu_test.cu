@@ -318,6 +318,8 @@ TEST_CASE("upload_async: in order with kernels, the host's memory is free at onc
   unsetenv("COC_FAIL");
   upload_async(to.get(), large.data(), 64);
   CHECK(to.host()[15] == 8);
+}
+
 // ---- tensor cores and asynchronous copies ----
 
 // Fragments as the PTX ISA names them: element i of a lane is at these rows and columns.
