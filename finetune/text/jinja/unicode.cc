@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "../unicode.h"
 #include "../utf8.h"
 #include "unicode_case.h"
 

@@ -177,14 +177,6 @@ bool is_case_ignorable(uint32_t code) {
   }
 }
 
-void append_lower(std::string& out, uint32_t code) {
-  if (code == 0x130) {
-    out += "i\u0307";
-  } else {
-    utf8_append(out, static_cast<uint32_t>(utf8proc_tolower(as_signed(code))));
-  }
-}
-
 void append_upper(std::string& out, uint32_t code) {
   if (const auto* s = special(code)) {
     out += s->upper;

@@ -9,8 +9,7 @@ namespace bantam {
 bool is_cased(uint32_t code);
 /// Does not end a word where a final sigma is looked for.
 bool is_case_ignorable(uint32_t code);
-// One code point may become several.
-void append_lower(std::string& out, uint32_t code);
+// One code point may become several; append_lower is ../unicode.h's.
 void append_upper(std::string& out, uint32_t code);
 void append_title(std::string& out, uint32_t code);
 
