@@ -276,8 +276,8 @@ USAGE
     bantam doctor
 
 DESCRIPTION
-    Lists processor, memory, cache, libraries and GPUs with driver and toolkit versions, says what device: auto would take, and
-    runs a training step on each device against the CPU's scalar code. The CUDA backend is looked for beside the program;
+    Lists processor, memory, cache, libraries and GPUs with driver and toolkit versions, says what device: auto would take,
+    and runs a training step on each device against the CPU's scalar code. The CUDA backend is looked for beside the program;
     BANTAM_CUDA_LIBRARY names another file. Exit code 6 when a device computes something else than the reference.
 
 EXAMPLES

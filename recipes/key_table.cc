@@ -402,7 +402,7 @@ void add_memory(List& t) {
                .section = "memory",
                .type = KeyType::boolean,
                .help = "Keep saved activations in host memory.",
-               .since = Since::cuda,
+               .since = Since::models,
                .changes_results = kNoResult,
                .resume = Resume::free,
                .later_default = "false"});

@@ -69,7 +69,11 @@ void time_mark(int slot) {
 }
 
 double seconds_between(int slot, int later_slot) {
-  cu_check(cudaEventSynchronize(event(later_slot)), "waiting for the device");
+  if (const cudaError_t e = cudaEventQuery(event(later_slot)); e != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    if (e != cudaErrorNotReady) cu_check(e, "waiting for the device");
+    cu_check(cudaEventSynchronize(event(later_slot)), "waiting for the device");
+  }
   float ms = 0;
   cu_check(cudaEventElapsedTime(&ms, event(slot), event(later_slot)), "cudaEventElapsedTime");
   return 1e-3 * static_cast<double>(ms);

@@ -29,8 +29,12 @@ echo "built for $architectures in $((SECONDS - start)) s, one core"
 [ -s "$folder/lib/bantam/libbantam_cuda.so" ] || { echo "no libbantam_cuda.so"; exit 1; }
 
 # The sources of this configuration: the log of one that is gone does not count.
-logs=$(sed -n 's|.*"file": ".*/\([^/"]*\.cu\)".*|kernels/cuda/CMakeFiles/bantam_cuda.dir/__/\1.o.log|p' \
-  "$folder/compile_commands.json")
+logs=
+for name in $(sed -n 's|.*"file": ".*/\([^/"]*\.cu\)".*|\1|p' "$folder/compile_commands.json"); do
+  log=$(cd "$folder" && find kernels/cuda/CMakeFiles/bantam_cuda.dir -name "$name.o.log")
+  [ -n "$log" ] || { echo "no words of the compiler about $name"; exit 1; }
+  logs+=" $log"
+done
 [ -n "$logs" ] || { echo "no .cu file in compile_commands.json"; exit 1; }
 cd "$folder"
 # shellcheck disable=SC2086

@@ -58,7 +58,8 @@ expect 3 "nowhere.jsonl" t --data "$work/nowhere.jsonl"
 : > "$work/a_file"
 expect 8 "output_dir" "$bantam" train "$work/recipe.yaml" --output-dir "$work/a_file/out"
 expect 2 "matches no linear module" t --lora-target-modules nonsense_proj
-expect 2 "device" t --device cuda
+expect 2 "one of auto, cpu, cuda, cuda:N" t --device gpu0
+expect 6 "use" env COC_NO_DEVICE=1 BANTAM_CUDA_LIBRARY=/nowhere.so "$bantam" train "$work/recipe.yaml" --output-dir "$work/bad" --device cuda
 expect 5 "more than memory_limit" t --memory-limit 1MiB
 expect 5 "more than memory_limit" "$bantam" plan "$work/recipe.yaml" --memory-limit 1MiB
 cp -r "$work/model" "$work/cut"
