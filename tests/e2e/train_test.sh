@@ -59,7 +59,7 @@ expect 3 "nowhere.jsonl" t --data "$work/nowhere.jsonl"
 expect 8 "output_dir" "$bantam" train "$work/recipe.yaml" --output-dir "$work/a_file/out"
 expect 2 "matches no linear module" t --lora-target-modules nonsense_proj
 expect 2 "one of auto, cpu, cuda, cuda:N" t --device gpu0
-expect 6 "use" env COC_NO_DEVICE=1 BANTAM_CUDA_LIBRARY=/nowhere.so "$bantam" train "$work/recipe.yaml" --output-dir "$work/bad" --device cuda
+expect 6 "/nowhere.so" env BANTAM_CUDA_LIBRARY=/nowhere.so "$bantam" train "$work/recipe.yaml" --output-dir "$work/bad" --device cuda
 expect 5 "more than memory_limit" t --memory-limit 1MiB
 expect 5 "more than memory_limit" "$bantam" plan "$work/recipe.yaml" --memory-limit 1MiB
 cp -r "$work/model" "$work/cut"
