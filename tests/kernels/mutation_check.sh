@@ -2,21 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # Whether the tests notice small faults in the CUDA sources: copies the tree, puts in one fault of mutations.txt after the
 # other, builds the emulated backend and runs the tests that must fail, in the three orders of the default run.
-# Usage: mutation_check.sh [--folder WORK] [--list FILE] [--jobs N] [--only TEXT]
+# Usage: mutation_check.sh [--check] [--folder WORK] [--list FILE] [--jobs N] [--only TEXT]
+#   --check         only whether each text is in its file; nothing is built
 #   --folder WORK   where the copy and its build lie, kept for the next run (default: a new one, removed at the end)
 #   --only TEXT     only mutations whose first line or file contains TEXT
 # Exit: 0 all were noticed, 1 one survived, 2 usage, a text that is not in its file, a mutation that does not compile,
 # or tests that fail without one.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-list=$root/tests/kernels/mutations.txt work='' only='' jobs=1
+list=$root/tests/kernels/mutations.txt work='' only='' jobs=1 check=0
 while [ $# -gt 0 ]; do
   case "$1" in
+    --check) check=1 ;;
     --folder) work=${2:?}; shift ;;
     --list) list=${2:?}; shift ;;
     --only) only=${2:?}; shift ;;
     --jobs) jobs=${2:?}; shift ;;
-    -h | --help) sed -n '3,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "mutation_check.sh: unknown argument '$1', see --help" >&2; exit 2 ;;
   esac
   shift
@@ -37,11 +39,15 @@ copy_tree() {
       cmp -s "$root/$f" "$tree/$f" || { mkdir -p "$tree/$(dirname "$f")" && cp "$root/$f" "$tree/$f"; }
     done
 }
-copy_tree
-cmake -S "$tree" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBANTAM_BUILD_TESTS=ON >"$log" 2>&1 ||
-  { cat "$log"; exit 2; }
 make() { cmake --build "$build" --parallel "$jobs" --target "$@" >"$log" 2>&1; }
-make backend_seam_test bantam_cuda_on_cpu || { tail -30 "$log"; exit 2; }
+if [ "$check" -eq 1 ]; then
+  tree=$root
+else
+  copy_tree
+  cmake -S "$tree" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBANTAM_BUILD_TESTS=ON >"$log" 2>&1 ||
+    { cat "$log"; exit 2; }
+  make backend_seam_test bantam_cuda_on_cpu || { tail -30 "$log"; exit 2; }
+fi
 
 # The device's half of the tests; a mutation that never ends is noticed as well.
 noticed() {  # filter
@@ -64,12 +70,13 @@ while IFS= read -r tests; do
     tail -20 "$log" >&2
     exit 2
   fi
-done < <(sed -n 's/^tests //p' "$list" | sort -u)
+done < <([ "$check" -eq 1 ] || sed -n 's/^tests //p' "$list" | sort -u)
 mutate() {  # one whole record; $1 is the replacement
   [[ "$name $file" == *"$only"* ]] || return 0
   total=$((total + 1))
   [ -f "$tree/$file" ] || { echo "$name: no file $file" >&2; exit 2; }
   grep -qF -- "$from" "$tree/$file" || { echo "$name: $file does not contain: $from" >&2; exit 2; }
+  [ "$check" -eq 0 ] || return 0
   FROM=$from TO=$1 awk 'BEGIN { from = ENVIRON["FROM"]; to = ENVIRON["TO"] }
     !done && (at = index($0, from)) { $0 = substr($0, 1, at - 1) to substr($0, at + length(from)); done = 1 }
     { print }' "$root/$file" >"$tree/$file"
@@ -103,8 +110,9 @@ while IFS= read -r line || [ -n "$line" ]; do
   esac
 done <"$list"
 
+[ "$total" -gt 0 ] || { echo "no mutation" >&2; exit 2; }
+[ "$check" -eq 0 ] || { echo "$total mutations, each in its file"; exit 0; }
 echo "$killed of $total mutations were noticed"
-[ "$total" -gt 0 ] || exit 2
 for s in "${survivors[@]}"; do echo "survived: $s"; done
 [ "$broken" -eq 0 ] || exit 2
 [ ${#survivors[@]} -eq 0 ]
