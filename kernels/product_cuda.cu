@@ -67,7 +67,7 @@ void product(Context&, const ProductArgs& args) {
       in_place && args.residual && args.mode == GradMode::write && args.residual.dtype == c.dtype;
   // To add to c what is c already is to double it.
   const bool doubled = in_place && args.residual.data == c.data && args.mode == GradMode::add;
-  char* lt_scratch = workspace(device_scratch(args));
+  char* lt_scratch = workspace(parts.bytes());
   char* a_scratch = lt_scratch + parts.library;
   char* b_scratch = a_scratch + parts.a;
   auto* sum = reinterpret_cast<float*>(b_scratch + parts.b);
@@ -91,10 +91,8 @@ void product(Context&, const ProductArgs& args) {
       p.start = args.residual.data;
       p.start_stride = args.residual.stride;
     }
-    const float beta = !first || from_residual                  ? 1.0f
-                       : doubled                                ? 2.0f
-                       : in_place && args.mode == GradMode::add ? 1.0f
-                                                                : 0.0f;
+    float beta = !first || from_residual ? 1.0f : 0.0f;
+    if (first && in_place && args.mode == GradMode::add) beta = doubled ? 2.0f : 1.0f;
     lt_matmul(p, args.alpha, beta, in_place ? c.data : sum, lt_scratch);
   }
 

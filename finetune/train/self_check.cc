@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "self_check.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -45,25 +46,16 @@ ModelConfig small_shape() {
 
 // Three packed sequences; the first half of each is not trained.
 StepBatch some_batch(const ModelConfig& c) {
-  Batch b;
-  b.cu_seqlens = {0};
-  uint64_t id = 1;
-  for (const int length : {70, 33, 25}) {
-    for (int i = 0; i < length; ++i) {
-      b.ids.push_back(
-          static_cast<int32_t>(mix64(id * 1000 + static_cast<uint64_t>(i)) % static_cast<uint64_t>(c.vocab_size)));
-      const bool trained = i >= length / 2 && i + 1 < length;
-      b.labels.push_back(trained ? static_cast<int32_t>((i * 37) % c.vocab_size) : -100);
-      b.weights.push_back(trained ? 1.0f : 0.0f);
-      b.positions.push_back(i);
-    }
-    b.cu_seqlens.push_back(static_cast<int32_t>(b.ids.size()));
-    b.sample_ids.push_back(id++);
+  std::vector<Sample> samples;
+  for (const size_t length : {70, 33, 25}) {
+    Sample& x = samples.emplace_back();
+    x.id = samples.size();
+    for (uint64_t i = 0; i < length; ++i)
+      x.ids.push_back(static_cast<int32_t>(mix64(x.id * 1000 + i) % static_cast<uint64_t>(c.vocab_size)));
+    x.trained.assign(length, 0);
+    std::fill(x.trained.begin() + static_cast<std::ptrdiff_t>(length / 2), x.trained.end(), 1);
   }
-  StepBatch step;
-  step.total_weight = b.total_weight();
-  step.micro = {b};
-  return step;
+  return make_step(samples, {{0, 1, 2}});
 }
 
 struct Outcome {

@@ -53,18 +53,24 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
   plan_ = plan_training(graph_, r, costs, options.costs.has_value());
 }
 
+namespace {
+struct MemoryUse {
+  size_t now, most;
+};
+MemoryUse memory_use(const Context& ctx) {
+  MemoryUse m{process_memory().anonymous, 0};
+  m.most = m.now;
+  if (ctx.backend().memory_use) ctx.backend().memory_use(&m.now, &m.most);
+  return m;
+}
+}  // namespace
+
 size_t Trainer::memory_bytes() const {
-  if (!ctx_.backend().memory_use) return process_memory().anonymous;
-  size_t now = 0, most = 0;
-  ctx_.backend().memory_use(&now, &most);
-  return now;
+  return memory_use(ctx_).now;
 }
 
 size_t Trainer::peak_memory_bytes() const {
-  if (!ctx_.backend().memory_use) return process_memory().anonymous;
-  size_t now = 0, most = 0;
-  ctx_.backend().memory_use(&now, &most);
-  return most;
+  return memory_use(ctx_).most;
 }
 
 void Trainer::reserve() {

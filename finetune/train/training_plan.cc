@@ -76,8 +76,8 @@ TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const 
     if (!plan.memory.fits()) {
       if (!measured) measured = costs();
       const SchedulePlanner planner(model, *measured, options);
-      constexpr int kTries = 3;  // what a device takes besides depends on the program a little
-      for (int k = 0; k < kTries && !plan.memory.fits(); ++k) {
+      const int tries = r.device_formats ? 3 : 1;  // what a device takes besides depends on the program a little
+      for (int k = 0; k < tries && !plan.memory.fits(); ++k) {
         const size_t others = plan.memory.need() - plan.arena();
         const size_t budget = r.limit.bytes - std::min(r.limit.bytes, others);
         std::optional<PlannedSchedule> found;

@@ -14,7 +14,7 @@ namespace bantam::cuda {
 namespace {
 struct Process {  // what all threads share
   std::mutex mutex;
-  int device = -1;
+  int device = kNone;
   std::unordered_map<void*, size_t> allocations;
   size_t now = 0, most = 0;
 };

@@ -19,7 +19,8 @@ void cu_check(cudaError_t e, const char* what, const char* file = __builtin_FILE
 void require_device();
 /// The process's stream. The calling thread uses the process's device from then on.
 cudaStream_t stream();
-/// The device of this process: `wanted` when none is chosen yet.
+/// The device of this process: `wanted` when none is chosen yet; kNone chooses none.
+inline constexpr int kNone = -1;
 int process_device(int wanted);
 
 /// This thread's scratch: at least `bytes`, 256-byte aligned, valid until the next call. What an op asks for is
