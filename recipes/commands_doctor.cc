@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What this machine has, whether each device computes what the reference does, and what `device: auto` would take.
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "../finetune/train/calibrate.h"
 #include "../finetune/train/self_check.h"
 #include "../kernels/device_choice.h"
 #include "commands.h"
@@ -15,13 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-std::string cpu_model() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "unknown CPU";
-}
 
 std::string version_text(int v) {
   return str(v / 1000, ".", v % 1000 / 10);
@@ -114,7 +107,7 @@ int doctor_command(const CommandOptions& options) {
   const Context cpu;
   Json j;
   j["version"] = BANTAM_VERSION;
-  j["cpu"] = {{"name", cpu_model()},
+  j["cpu"] = {{"name", machine_name(cpu)},
               {"threads", cpu.num_threads()},
               {"isa", name_of(cpu.isa())},
               {"best_isa", name_of(best_isa())},

@@ -80,15 +80,15 @@ double copy_seconds_per_byte(Context& ctx) {
   }
 }
 
+}  // namespace
+
 std::string machine_name(const Context& ctx) {
   if (ctx.backend().device_info) return ctx.backend().device_info(ctx.device()).name;
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 1);
+    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
   return "unknown";
 }
-
-}  // namespace
 
 CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
   const ModelConfig c = scaled_down(shape.config);

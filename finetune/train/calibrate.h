@@ -3,6 +3,7 @@
 // it is large) forward, again and backward. Takes well under a second, once per machine and shape.
 #pragma once
 #include <filesystem>
+#include <string>
 
 #include "../../lora/lora_config.h"
 #include "../recompute/cost_model.h"
@@ -16,6 +17,9 @@ struct CalibrationShape {
   int64_t tokens = 0;  ///< of the micro-batches to come; about a thousand are enough to measure on
   size_t loss_chunk_bytes = size_t{128} << 20;
 };
+
+/// What rates belong to: the name of the device that `ctx` computes on, a GPU's or the processor's.
+std::string machine_name(const Context& ctx);
 
 /// Measures.
 CostModel calibrate(Context& ctx, const CalibrationShape& shape);

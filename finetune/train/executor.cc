@@ -246,6 +246,7 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
   const auto phase_of = [](const Instr& n) {
     return n.backward ? Phase::backward : n.recompute ? Phase::recompute : Phase::forward;
   };
+  const bool marks = options.timed && backend.time_mark;
   RangeNames ranges(backend);
   constexpr size_t kMostMarks = 1 << 14;  // of runs whose times nobody took
   if (marked_.size() > kMostMarks) collect_times();
@@ -285,7 +286,7 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
     }
     const Phase phase = phase_of(n);
     ranges.enter(n.stage, static_cast<int>(phase), graph);
-    if (backend.time_mark && (marked_.empty() || marked_.back() != phase)) {
+    if (marks && (marked_.empty() || marked_.back() != phase)) {
       backend.time_mark(static_cast<int>(marked_.size()));
       marked_.push_back(phase);
     }
@@ -294,13 +295,13 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
     n.backward ? info(op.kind).backward(r) : info(op.kind).forward(r);
     if (options.profile && backend.synchronize) backend.synchronize();
     const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
-    if (!backend.time_mark) seconds(phase) += s;
+    if (options.timed && !marks) seconds(phase) += s;
     if (options.profile) options.profile(n, op, s);
     if (options.poison_dead)
       for (const int b : ends[i])
         if (i + 1 < program.instrs.size()) kill(b);
   }
-  if (backend.time_mark) {
+  if (marks) {
     backend.time_mark(static_cast<int>(marked_.size()));
     marked_.emplace_back();  // what lies between two runs is nobody's
   }

@@ -51,6 +51,7 @@ struct RunOptions {
   /// For tests: a buffer's bytes are NaN before its first and after its last instruction, and poisoned for
   /// AddressSanitizer, so that a read of a dead value shows.
   bool poison_dead = false;
+  bool timed = false;  ///< adds to take_times()
   /// For benchmarks: called after each instruction with its seconds.
   std::function<void(const Instr&, const Op&, double)> profile;
 };
@@ -96,7 +97,7 @@ class Executor {
   }
   /// Per-row losses of the last run, valid until the next call.
   std::span<const float> losses(const Program& program, int64_t tokens);
-  /// Of the runs since the last call; on a device this waits for their end.
+  /// Of the timed runs since the last call; on a device this waits for their end.
   RunTimes take_times();
   const ModelGraph& model() const { return model_; }
   Context& context() { return ctx_; }

@@ -95,7 +95,7 @@ void Trainer::run(const Batch& batch, double weight_scale, uint64_t epoch) {
   reserve();
   const StepInputs& in = buffers_->fill(batch, weight_scale, options_.seed, epoch, true);
   executor_->run(plan_.training.program, in,
-                 {.adapters = &adapters_, .poison_dead = options_.poison_dead, .profile = profile_});
+                 {.adapters = &adapters_, .poison_dead = options_.poison_dead, .timed = true, .profile = profile_});
 }
 
 double Trainer::accumulate(const Batch& batch, double weight_scale, uint64_t epoch) {
@@ -165,11 +165,9 @@ StepResult Trainer::train_step(const StepBatch& batch, int64_t step, double lr, 
 
 EvalResult Trainer::evaluate(const Batch& batch, std::vector<float>* per_token) {
   reserve();
-  times_.add(executor_->take_times());
   const StepInputs& in = buffers_->fill(batch, 1.0, options_.seed, 0, false);
   executor_->run(plan_.evaluation, in, {.adapters = &adapters_, .poison_dead = options_.poison_dead});
   const auto losses = executor_->losses(plan_.evaluation, batch.tokens());
-  executor_->take_times();  // not of training
   if (per_token) per_token->assign(losses.begin(), losses.end());
   EvalResult r;
   for (const float w : batch.weights) r.targets += w > 0;

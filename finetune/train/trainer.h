@@ -89,7 +89,7 @@ class Trainer {
   /// The most of it so far; on the CPU what it is now.
   size_t peak_memory_bytes() const;
 
-  /// Of all training micro-batches up to the last update or evaluation.
+  /// Of all training micro-batches up to the last update.
   const RunTimes& times() const { return times_; }
   /// Brings the adapters' values, gradients and moments from the device to the host's spans; nothing to do on the CPU.
   void fetch() { adapters_.fetch(); }
