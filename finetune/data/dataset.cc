@@ -42,7 +42,7 @@ class Reader {
   void read(const DatasetSpec& spec, uint64_t index) {
     if (options_.excess_length_strategy == ExcessLength::split && spec.type != DatasetType::text) {
       throw Error(ErrorCode::usage,
-                  str(spec.path.string(),
+                  str(spec.path,
                       ": excess_length_strategy split is for datasets of type text only: a piece of a "
                       "completion would stand without its prompt"),
                   "use drop, truncate or raise, or a larger max_seq_length");

@@ -2,37 +2,22 @@
 // Datasets: files to tokenised samples with a mask of what is trained, and a report of what happened to each row.
 #pragma once
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "../text/tokenizer.h"
+#include "dataset_spec.h"
+#include "sample.h"
 
 namespace bantam {
 
-enum class DatasetType : uint8_t { prompt_completion, text };
 enum class ExcessLength : uint8_t { drop, truncate, split, raise };
-
-struct DatasetSpec {
-  std::filesystem::path path;  ///< .jsonl
-  DatasetType type = DatasetType::prompt_completion;
-  std::string field_prompt = "prompt", field_completion = "completion", field_text = "text";
-};
 
 struct DataOptions {
   int64_t max_seq_length = 2048;
   ExcessLength excess_length_strategy = ExcessLength::drop;
   double max_excess_fraction = 0.05;  ///< more rows over the limit than this share: Error(data); not for split
   bool train_on_inputs = false;       ///< also train the prompt
-};
-
-/// One tokenised row. trained[i] != 0: token i is a target (predicted from the tokens before it); trained[0] is always
-/// 0.
-struct Sample {
-  uint64_t id = 0;  ///< stable: a function of the dataset's index, row number and piece (split) only
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> trained;
-  int64_t targets() const;
 };
 
 struct RowRef {

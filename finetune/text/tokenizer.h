@@ -11,9 +11,24 @@
 
 namespace bantam {
 
+/// Bytes of a text, from begin to before end.
+struct TextSpan {
+  size_t begin = 0, end = 0;
+  bool operator==(const TextSpan&) const = default;
+};
+
 struct EncodeOptions {
   bool add_special = true;     ///< add BOS / EOS as the tokenizer's own configuration says
   bool parse_special = false;  ///< true: control tokens written in the text become their ids; false: plain text
+  /// With parse_special: a control token that shares a byte with one of these spans is plain text all the same. In
+  /// order, without overlaps.
+  std::span<const TextSpan> plain{};
+};
+
+struct Encoding {
+  std::vector<int32_t> ids;
+  std::vector<TextSpan>
+      spans;  ///< the bytes of the text that each id stands for; empty for BOS and EOS that were added
 };
 
 /// Immutable; safe to use from several threads.
