@@ -36,13 +36,15 @@ std::vector<TextSpan> plain_spans(ConversationRenderer& renderer, const ControlT
   for (const auto& [key, value] : c.variables) any = any || has_control_text(value, control);
   if (!any) return {};
   const auto refuse = [](const std::string& why) -> Error {
-    return Error(ErrorCode::data, "a message or a tool has the text of a control token, which is trained as plain text; " + why,
+    return Error(ErrorCode::data,
+                 "a message or a tool has the text of a control token, which is trained as plain text; " + why,
                  "take that text out of the row, or leave the row out");
   };
   const auto alphabet = MarkAlphabet::unused_in(c, text);
   if (!alphabet) throw refuse("it cannot be followed through the template, because the row has noncharacters (U+FDD0)");
   JinjaValue::Entries variables;
-  for (const auto& [key, value] : c.variables) variables.emplace_back(key, mark_control_text(value, control, *alphabet));
+  for (const auto& [key, value] : c.variables)
+    variables.emplace_back(key, mark_control_text(value, control, *alphabet));
   std::optional<MarkAlphabet::Read> read;
   try {
     read = alphabet->read(renderer
@@ -76,8 +78,8 @@ AnswerSpans::AnswerSpans(std::shared_ptr<const ChatTemplate> chat_template, std:
   ControlText control(with(std::move(control_tokens), eos));
   TemplateFacts facts = learn_facts(*chat_template, control, eos);
   RegularForm form = RegularForm::learn(*chat_template, control, facts);
-  parts_ = std::make_shared<Parts>(Parts{std::move(chat_template), std::move(options), std::move(control),
-                                         std::move(facts), std::move(form)});
+  parts_ = std::make_shared<Parts>(
+      Parts{std::move(chat_template), std::move(options), std::move(control), std::move(facts), std::move(form)});
 }
 
 // Which tagged spans belong to which message: by the marked texts that they hold, the others by their order.
@@ -110,8 +112,8 @@ std::vector<std::vector<TextSpan>> AnswerSpans::Parts::spans_of_turns(const Conv
       if (!inside) continue;
       const size_t message = finder.message_of(*m);
       if (owner[k] != npos && owner[k] != message) {
-        throw unclear(str("one holds text of ", name_of(conversation, owner[k]), " and of ",
-                          name_of(conversation, message)));
+        throw unclear(
+            str("one holds text of ", name_of(conversation, owner[k]), " and of ", name_of(conversation, message)));
       }
       owner[k] = message;
     }
@@ -188,10 +190,11 @@ std::vector<TurnPlace> AnswerSpans::Parts::tagged(const Conversation& conversati
   for (size_t i = 0; i < n; ++i) {
     if (of[i].empty()) {
       if (!wanted[i] || !says_model(conversation.turns[i].role) || finder.left_out(i)) continue;
-      throw Error(ErrorCode::data,
-                  str(name_of(conversation, i), ": the template has {% generation %} tags, but none around this message"),
-                  "tag each assistant message in the template, use a template without tags, or set \"train\": false on "
-                  "the message");
+      throw Error(
+          ErrorCode::data,
+          str(name_of(conversation, i), ": the template has {% generation %} tags, but none around this message"),
+          "tag each assistant message in the template, use a template without tags, or set \"train\": false on "
+          "the message");
     }
     TurnPlace& place = out[i];
     place.found = true;
@@ -292,8 +295,8 @@ AnsweredText AnswerSpans::render(const Conversation& conversation) const {
     if (!place.found) continue;
     const float weight = conversation.turns[i].weight.value_or(1);
     if (wanted[i]) {
-      const bool marker = options.train_on_eos == TrainOnEos::turn || all ||
-                          (options.train_on_eos == TrainOnEos::last && i == last);
+      const bool marker =
+          options.train_on_eos == TrainOnEos::turn || all || (options.train_on_eos == TrainOnEos::last && i == last);
       add(place.begin, marker ? place.end : place.body_end, i, weight);
     } else if (all) {
       add(place.marker, place.end, i, 1);

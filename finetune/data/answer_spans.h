@@ -39,14 +39,14 @@ struct AnsweredText {
   std::vector<TextSpan> plain;       ///< texts of control tokens that the messages (not the template) have; in order
 };
 
-/// An answer's span starts where the prompt ends that the model is served with (the template's rendering of the messages
-/// before it, with add_generation_prompt) and ends with what the template writes after the answer: its end-of-turn
-/// marker and the line end behind it, as the {% generation %} tags of published training templates have it. Spans of
-/// other roles are their content and the marker.
+/// An answer's span starts where the prompt ends that the model is served with (the template's rendering of the
+/// messages before it, with add_generation_prompt) and ends with what the template writes after the answer: its
+/// end-of-turn marker and the line end behind it, as the {% generation %} tags of published training templates have it.
+/// Spans of other roles are their content and the marker.
 ///
-/// Without tags: the prompt, and the rendering up to the answer, are compared with the whole; where the template rewrites
-/// earlier turns, the places are found by marks in the messages' texts. A turn whose text the template leaves out has
-/// what is left of it as its span, or none. Immutable; safe to use from several threads.
+/// Without tags: the prompt, and the rendering up to the answer, are compared with the whole; where the template
+/// rewrites earlier turns, the places are found by marks in the messages' texts. A turn whose text the template leaves
+/// out has what is left of it as its span, or none. Immutable; safe to use from several threads.
 class AnswerSpans {
  public:
   /// `control_tokens`: the texts that become control tokens. `eos`: text of the end-of-text token; may be empty.

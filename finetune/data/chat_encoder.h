@@ -2,28 +2,21 @@
 // A conversation through the model's template to token ids, and which of them are trained.
 #pragma once
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "../text/chat_template.h"
 #include "../text/tokenizer.h"
+#include "answer_spans.h"
 #include "conversation.h"
 #include "sample.h"
 
 namespace bantam {
 
-/// Which end-of-turn markers are trained.
-enum class TrainOnEos : uint8_t {
-  turn,  ///< that of each trained turn
-  last,  ///< that of the last trained turn only
-  all,   ///< of every turn, trained or not
-  none,
-};
-
-struct MaskOptions {
-  bool train_on_inputs = false;  ///< everything but the first token is trained
-  std::vector<std::string> roles_to_train = {"assistant"};
-  TrainOnEos train_on_eos = TrainOnEos::turn;
+/// What is worth a line in a report; added up over rows.
+struct ChatNotes {
+  /// Answers whose prompt, encoded alone as when it is served, has other tokens at its end: text of the answer joins
+  /// its last token (which is trained then, as it holds bytes of the answer).
+  int64_t joined_prompts = 0;
+  int64_t control_texts = 0;  ///< texts of control tokens in messages and tools, encoded as plain text
 };
 
 /// Immutable; safe to use from several threads.
@@ -33,10 +26,14 @@ class ChatEncoder {
   ChatEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const ChatTemplate> chat_template,
               MaskOptions options = {});
 
-  /// The rendered conversation, encoded without automatic specials, control tokens only where the template wrote them.
-  /// Error(data): the template refuses the conversation (its message), or the trained spans cannot be found or would be
-  /// empty. The sample's id is 0.
-  Sample encode(const Conversation& conversation) const;
+  /// The rendered conversation, encoded without automatic specials (a BOS is there where the template writes it),
+  /// control tokens only where the template wrote them. A token is trained when it holds a byte of a trained span; the
+  /// weight of its turn is the token's. Error(data): the template refuses the conversation (its message), or the
+  /// trained spans cannot be found or would be empty; see AnswerSpans::render. The sample's id is 0.
+  Sample encode(const Conversation& conversation, ChatNotes* notes = nullptr) const;
+
+  /// The text that is encoded, with what is trained of it.
+  AnsweredText text(const Conversation& conversation) const;
 
  private:
   struct Parts;

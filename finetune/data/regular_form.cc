@@ -33,6 +33,9 @@ TemplateFacts learn_facts(const ChatTemplate& chat_template, const ControlText& 
   TemplateFacts facts;
   facts.eos = eos;
   if (!eos.empty()) facts.markers.insert(eos), facts.doubled.insert(eos);
+  for (const auto& [name, token] : chat_template.special_tokens()) {  // the template's own may be another one
+    if (name.text() == "eos_token" && !token.text().empty()) facts.markers.insert(token.text());
+  }
   for (const auto& roles : {std::vector<int>{0}, {1}, {0, 1}, {1, 2}, {0, 1, 2}}) {
     const auto text = rendered(chat_template, roles, false);
     if (!text) continue;

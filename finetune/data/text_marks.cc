@@ -74,7 +74,8 @@ template <class F>
 JinjaValue map_message(const JinjaValue& message, const F& f) {
   if (!message.is(Kind::dict)) return message;
   const auto of = [&](const JinjaValue& v, MarkedKind kind) {
-    return map_texts(v, [&](const JinjaValue& s) { return f(s, kind); }, false);
+    return map_texts(
+        v, [&](const JinjaValue& s) { return f(s, kind); }, false);
   };
   const auto parts = [&](const JinjaValue& content) {  // text, or a list of texts and {"type": "text", "text": ...}
     if (!content.is(Kind::sequence)) return content.is(Kind::string) ? of(content, MarkedKind::content) : content;

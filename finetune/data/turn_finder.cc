@@ -30,8 +30,8 @@ ConversationRenderer::ConversationRenderer(const ChatTemplate& chat_template, co
     : template_(chat_template), conversation_(conversation) {
   for (const auto& [key, value] : conversation.variables) {
     // What is rendered is asked for here; a row cannot change that.
-    const bool ours = key.is(JinjaValue::Kind::string) && (key.text() == "add_generation_prompt" ||
-                                                           key.text() == "messages" || key.text() == "tools");
+    const bool ours = key.is(JinjaValue::Kind::string) &&
+                      (key.text() == "add_generation_prompt" || key.text() == "messages" || key.text() == "tools");
     if (!ours) variables_.emplace_back(key, value);
   }
   options_.clock = [this] {
@@ -229,12 +229,10 @@ std::optional<size_t> TurnFinder::behind_head(size_t turn, const std::optional<s
 }
 
 // The same bytes behind the turn's last text as when the conversation ended there.
-std::optional<size_t> TurnFinder::end_by_tail(size_t turn, const std::string& part, const Own& own,
-                                              Window window) {
+std::optional<size_t> TurnFinder::end_by_tail(size_t turn, const std::string& part, const Own& own, Window window) {
   const auto found = renderer_.marks(turn + 1, false, window.first, std::min(window.last, turn + 1), part, *alphabet());
   if (!found) return std::nullopt;
-  const auto last =
-      std::find_if(found->rbegin(), found->rend(), [&](const Mark& m) { return message_of(m) == turn; });
+  const auto last = std::find_if(found->rbegin(), found->rend(), [&](const Mark& m) { return message_of(m) == turn; });
   if (last == found->rend()) return std::nullopt;
   const std::string_view tail = std::string_view(part).substr(last->at);
   const std::string_view here = std::string_view(text_).substr(own.end, own.next - own.end);
@@ -247,8 +245,8 @@ std::optional<size_t> TurnFinder::end_by_tail(size_t turn, const std::string& pa
 bool TurnFinder::verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own) const {
   if (own.any && (own.end < place.begin || own.end > place.end)) return false;
   // Nothing of another message.
-  auto k = std::lower_bound(marks.begin(), marks.end(), place.begin,
-                            [](const Mark& m, size_t at) { return m.at < at; });
+  auto k =
+      std::lower_bound(marks.begin(), marks.end(), place.begin, [](const Mark& m, size_t at) { return m.at < at; });
   for (; k != marks.end() && k->at <= place.end; ++k) {
     if (message_of(*k) == turn) continue;
     if (k->end ? k->at > place.begin : k->at < place.end) return false;
@@ -264,6 +262,9 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
   TurnPlace place;
   std::optional<size_t> begin, end;
 
+  const auto kind = [&](const Mark* mark) {
+    return mark == nullptr ? '-' : static_cast<char>('0' + static_cast<int>(texts_.kind[mark->text]));
+  };
   std::string begin_key, tail_key;
   size_t anchor = 0;
   if (whole && own.any) {
@@ -271,9 +272,8 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
     anchor = before == nullptr ? 0 : before->at;
     const size_t from = before == nullptr ? 0 : message_of(*before);
     if (before == nullptr || from < turn) {
-      begin_key = between(from, turn, before == nullptr ? "start" : "text") +
-                  static_cast<char>(before == nullptr ? 0 : texts_.kind[before->text]) +
-                  static_cast<char>(texts_.kind[(*marks)[own.first].text]) + text_.substr(anchor, own.begin - anchor);
+      begin_key = between(from, turn, before == nullptr ? "start" : "text") + kind(before) +
+                  kind(&(*marks)[own.first]) + text_.substr(anchor, own.begin - anchor);
       if (const auto known = begins_.find(begin_key); known != begins_.end()) {
         begin = anchor + known->second.first;
         place.rest = known->second.second;
@@ -283,7 +283,7 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
     const bool behind = own.last + 1 < marks->size();
     const size_t to = behind ? message_of((*marks)[own.last + 1]) : n - 1;
     if (to > turn) {
-      tail_key = between(turn, to, behind ? "text" : "end") + static_cast<char>(texts_.kind[(*marks)[own.last].text]) +
+      tail_key = between(turn, to, behind ? "text" : "end") + kind(&(*marks)[own.last]) +
                  text_.substr(own.end, own.next - own.end);
       if (const auto known = tails_.find(tail_key); known != tails_.end()) end = own.end + known->second;
     }

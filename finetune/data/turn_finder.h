@@ -88,7 +88,7 @@ class TurnFinder {
   };
   struct Own {  // marks of one message
     bool any = false;
-    size_t begin = 0, end = 0;  // bytes
+    size_t begin = 0, end = 0;   // bytes
     size_t first = 0, last = 0;  // indices of marks
     size_t next = 0;             // byte of the next mark of another message behind, or the end of the text
   };
