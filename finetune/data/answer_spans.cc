@@ -32,8 +32,10 @@ std::string name_of(const Conversation& conversation, size_t turn) {
 /// Where control tokens' texts of the messages stand in the rendering.
 std::vector<TextSpan> plain_spans(ConversationRenderer& renderer, const ControlText& control, const std::string& text) {
   const Conversation& c = renderer.conversation();
+  // A row may name special tokens of its own; those are the template's.
+  const auto is_token = [](const JinjaValue& key) { return key.is(Kind::string) && key.text().ends_with("_token"); };
   bool any = has_control_text(c.messages, control) || has_control_text(c.tools, control);
-  for (const auto& [key, value] : c.variables) any = any || has_control_text(value, control);
+  for (const auto& [key, value] : c.variables) any = any || (!is_token(key) && has_control_text(value, control));
   if (!any) return {};
   const auto refuse = [](const std::string& why) -> Error {
     return Error(ErrorCode::data,
@@ -44,7 +46,7 @@ std::vector<TextSpan> plain_spans(ConversationRenderer& renderer, const ControlT
   if (!alphabet) throw refuse("it cannot be followed through the template, because the row has noncharacters (U+FDD0)");
   JinjaValue::Entries variables;
   for (const auto& [key, value] : c.variables)
-    variables.emplace_back(key, mark_control_text(value, control, *alphabet));
+    variables.emplace_back(key, is_token(key) ? value : mark_control_text(value, control, *alphabet));
   std::optional<MarkAlphabet::Read> read;
   try {
     read = alphabet->read(renderer

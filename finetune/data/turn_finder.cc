@@ -103,14 +103,17 @@ std::optional<std::vector<Mark>> ConversationRenderer::marks(size_t count, bool 
 
 TurnFinder::TurnFinder(ConversationRenderer& renderer, const ControlText& control, const TemplateFacts& facts,
                        const std::string& text)
-    : renderer_(renderer), control_(control), facts_(facts), text_(text) {
-  texts_ = list_marked_texts(renderer.conversation().messages);
+    : renderer_(renderer), control_(control), facts_(facts), text_(text) {}
+
+const MarkedTexts& TurnFinder::texts() {
+  if (!texts_) texts_ = list_marked_texts(renderer_.conversation().messages);
+  return *texts_;
 }
 
 const std::optional<MarkAlphabet>& TurnFinder::alphabet() {
   if (!alphabet_) {
     alphabet_.emplace();
-    if (texts_.message.size() < MarkAlphabet::kMostTexts) {
+    if (texts().message.size() < MarkAlphabet::kMostTexts) {
       *alphabet_ = MarkAlphabet::unused_in(renderer_.conversation(), text_);
     }
   }
@@ -127,11 +130,11 @@ const std::vector<Mark>* TurnFinder::marks() {
   return *marks_ ? &**marks_ : nullptr;
 }
 
-bool TurnFinder::has_text(size_t turn) const {
-  const auto [first, last] =
-      std::equal_range(texts_.message.begin(), texts_.message.end(), static_cast<uint32_t>(turn));
+bool TurnFinder::has_text(size_t turn) {
+  const MarkedTexts& all = texts();
+  const auto [first, last] = std::equal_range(all.message.begin(), all.message.end(), static_cast<uint32_t>(turn));
   for (auto k = first; k != last; ++k)
-    if (texts_.kind[static_cast<size_t>(k - texts_.message.begin())] != MarkedKind::name) return true;
+    if (all.kind[static_cast<size_t>(k - all.message.begin())] != MarkedKind::name) return true;
   return false;
 }
 
@@ -139,7 +142,7 @@ bool TurnFinder::left_out(size_t turn) {
   return has_text(turn) && marks() != nullptr && !own_[turn].any;
 }
 
-bool TurnFinder::has_twice(const std::vector<Mark>& marks, const Own& own) const {
+bool TurnFinder::has_twice(const std::vector<Mark>& marks, const Own& own) {
   if (own.count <= 2) return own.count == 2 && marks[own.first].end == marks[own.last].end;
   std::unordered_set<uint64_t> seen;
   const uint32_t message = message_of(marks[own.first]);
@@ -150,7 +153,7 @@ bool TurnFinder::has_twice(const std::vector<Mark>& marks, const Own& own) const
   return false;
 }
 
-std::vector<TurnFinder::Own> TurnFinder::own_marks(const std::vector<Mark>& marks) const {
+std::vector<TurnFinder::Own> TurnFinder::own_marks(const std::vector<Mark>& marks) {
   std::vector<Own> out(renderer_.size());
   for (size_t k = 0; k < marks.size(); ++k) {
     Own& own = out[message_of(marks[k])];
@@ -276,7 +279,7 @@ std::optional<size_t> TurnFinder::end_by_tail(size_t turn, const std::string& pa
   return own.end + common;
 }
 
-bool TurnFinder::verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own) const {
+bool TurnFinder::verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own) {
   if (own.any && (own.end < place.begin || own.end > place.end)) return false;
   // Nothing of another message.
   auto k =
@@ -297,7 +300,7 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
   std::optional<size_t> begin, end;
 
   const auto kind = [&](const Mark* mark) {
-    return mark == nullptr ? '-' : static_cast<char>('0' + static_cast<int>(texts_.kind[mark->text]));
+    return mark == nullptr ? '-' : static_cast<char>('0' + static_cast<int>(texts().kind[mark->text]));
   };
   std::string begin_key, tail_key;
   size_t anchor = 0;
