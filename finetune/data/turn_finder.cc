@@ -261,7 +261,31 @@ std::optional<size_t> TurnFinder::behind_head(size_t turn, const std::optional<s
     rest = head.substr(n);
     return from + at + n;
   }
-  return std::nullopt;
+  // At the start of the text there is no line end before a head.
+  const std::string_view bare = text_strip(head, std::nullopt, true, false);
+  if (turn > 0 || bare.empty()) return std::nullopt;
+  const size_t at = scaffold.rfind(bare);
+  return at == npos ? std::nullopt : std::optional<size_t>(from + at + bare.size());
+}
+
+// The template writes this answer without the head that the prompt has: as a part of the turn before, or as it is. It
+// is what follows that turn.
+std::optional<size_t> TurnFinder::without_head(size_t turn, const std::optional<std::string>& prompt,
+                                               const std::vector<Mark>* marks, const Own& own) {
+  if (marks != nullptr && own.any && own.first > 0 && turn > 0) {
+    const Mark& before = (*marks)[own.first - 1];
+    if (message_of(before) + 1 == turn && says_model(renderer_.conversation().turns[turn - 1].role) &&
+        !control_.in(std::string_view(text_).substr(before.at, own.begin - before.at))) {
+      return before.at;
+    }
+  }
+  const auto without = renderer_.part(turn, false);
+  if (!prompt || !without || !prompt->starts_with(*without) || !text_.starts_with(*without)) return std::nullopt;
+  const std::string_view head = std::string_view(*prompt).substr(without->size());
+  const std::string_view here = std::string_view(text_).substr(without->size());
+  const size_t begin = without->size() + cut_before(head, common_prefix(head, here), control_);
+  if (own.any ? begin > own.begin : marker_behind(begin, text_.size()) == npos) return std::nullopt;
+  return begin;
 }
 
 // The same bytes behind the turn's last text as when the conversation ended there.
@@ -331,9 +355,10 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
   if (!begin) {
     if (prompt && text_.starts_with(*prompt)) {
       begin = prompt->size();
-    } else if (marks != nullptr) {
-      if (prompt) begin = anchored(turn, *prompt, *marks, own, window, place.rest);
-      if (!begin) begin = behind_head(turn, prompt, *marks, own, place.rest);
+    } else {
+      if (prompt && marks != nullptr) begin = anchored(turn, *prompt, *marks, own, window, place.rest);
+      if (!begin && marks != nullptr) begin = behind_head(turn, prompt, *marks, own, place.rest);
+      if (!begin) begin = without_head(turn, prompt, marks, own);
     }
     if (!begin) return {};
     if (!begin_key.empty() && *begin >= anchor && *begin <= own.begin) {

@@ -24,6 +24,11 @@ struct TurnPlace {
   std::string rest;     ///< what the prompt has more than the rendering before `begin`
 };
 
+/// Whether turns of this role are what the model says.
+inline bool says_model(std::string_view role) {
+  return role == "assistant" || role == "model";
+}
+
 /// What is known of a template before any row.
 struct TemplateFacts {
   std::string head;                         ///< what add_generation_prompt adds
@@ -108,6 +113,8 @@ class TurnFinder {
                                  Window window, std::string& rest);
   std::optional<size_t> behind_head(size_t turn, const std::optional<std::string>& prompt,
                                     const std::vector<Mark>& marks, const Own& own, std::string& rest);
+  std::optional<size_t> without_head(size_t turn, const std::optional<std::string>& prompt,
+                                     const std::vector<Mark>* marks, const Own& own);
   std::optional<size_t> end_by_tail(size_t turn, const std::string& part, const Own& own, Window window);
   bool verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own);
   std::string between(size_t from, size_t to, const char* what) const;
