@@ -27,8 +27,13 @@ size_t common_prefix(std::string_view a, std::string_view b) {
 }  // namespace
 
 size_t cut_before(std::string_view text, size_t length, const ControlText& control) {
-  for (; length > 0; --length)
-    if (text[length - 1] == '\n' || control.ends(text.substr(0, length)) > 0) break;
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  for (; length > 0; --length) {
+    if (text[length - 1] == '\n') break;
+    // The name of a role belongs to the control token before it.
+    const bool named = length < text.size() && is_letter(text[length]);
+    if (!named && control.ends(text.substr(0, length)) > 0) break;
+  }
   return length;
 }
 
@@ -193,6 +198,13 @@ void TurnFinder::split_marker(TurnPlace& place, size_t texts_end) const {
     place.marker = at -= n;
   }
   place.body_end = place.marker;
+}
+
+// Where a next turn starts between the bytes; `to`: nowhere. Some templates write a head behind every last message.
+size_t TurnFinder::before_opener(size_t from, size_t to) const {
+  const std::string_view tail = std::string_view(text_).substr(from, to - from);
+  for (const auto& opener : facts_.openers) to = std::min(to, from + std::min(tail.find(opener), tail.size()));
+  return to;
 }
 
 std::string TurnFinder::between(size_t from, size_t to, const char* what) const {
@@ -402,6 +414,7 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
   }
   place.end = *end;
   if (place.end < place.begin) return {};
+  if (own.end <= place.end) place.end = before_opener(std::max(place.begin, own.end), place.end);
 
   if (marks != nullptr) {
     if (!verified(place, turn, *marks, own)) return {};

@@ -152,7 +152,8 @@ TEST_CASE("answer spans: tags that do not cover the trained messages are a fault
   CHECK(contains(refusal(over_all, chat(kTwo)), "one holds text of messages[0] (user) and of messages[1] (assistant)"));
   // Two tags for one message, and a message that has none of its own text in them.
   const std::string parts =
-      "{% for m in messages %}{{ '<|s|>' + m.role + ':' }}{% if m.role == 'assistant' %}{% generation %}{{ m.thinking }}"
+      "{% for m in messages %}{{ '<|s|>' + m.role + ':' }}{% if m.role == 'assistant' %}{% generation %}{{ m.thinking "
+      "}}"
       "{% endgeneration %}|{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}"
       "{{ '<|e|>' }}{% endfor %}";
   CHECK(spans_of(parts, conversation_of(json(R"([{"role": "user", "content": "q"},
@@ -293,6 +294,35 @@ TEST_CASE("answer spans: end of text only behind the last turn, behind all but t
         "<|s|>user:Hi<|e|><|s|>assistant:[Hello.<|e|>]<|s|>user:Bye<|e|><|s|>assistant:[Goodbye.]");
 }
 
+TEST_CASE("answer spans: a head that is written behind every last message is not of the answer") {
+  const std::string always =
+      "{% for m in messages %}{{ '<|s|>' + m.role + '\\n' + m.content + '<|e|>\\n' }}{% endfor %}{{ "
+      "'<|s|>assistant\\n' }}";
+  CHECK(spans_of(always, chat(kTwo)) ==
+        "<|s|>user\nHi<|e|>\n<|s|>assistant\n[Hello.<|e|>\n]<|s|>user\nBye<|e|>\n<|s|>assistant\n[Goodbye.<|e|>\n]<|s|>"
+        "assistant\n");
+}
+
+TEST_CASE("answer spans: answers in one turn, a template without the head of its prompt, a prompt that has more") {
+  const std::string joins =
+      "{% for m in messages %}{% if loop.first or messages[loop.index0 - 1].role != m.role %}{{ '<|s|>' + m.role + ':' "
+      "}}{% endif %}"
+      "{{ m.content }}{% if loop.last or messages[loop.index].role != m.role %}{{ '<|e|>' }}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|s|>assistant:' }}{% endif %}";
+  CHECK(spans_of(joins, chat({{"user", "Go"}, {"assistant", "One."}, {"assistant", "Two."}, {"user", "On"}})) ==
+        "<|s|>user:Go<|e|><|s|>assistant:[One.][Two.<|e|>]<|s|>user:On<|e|>");
+  const std::string headless =
+      "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content + '<|e|>' }}{% else %}{{ '<|user|>' + "
+      "m.content }}{% endif %}"
+      "{% endfor %}{% if add_generation_prompt %}{{ '<|answer|>' }}{% endif %}";
+  CHECK(spans_of(headless, chat(kTwo)) == "<|user|>Hi[Hello.<|e|>]<|user|>Bye[Goodbye.<|e|>]");
+  const std::string more =
+      "{% for m in messages %}{{ '<|s|>' + m.role + ':' }}{% if m.role == 'assistant' and m.content %}{{ '>>>all:' "
+      "}}{% endif %}"
+      "{{ m.content + '<|e|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|s|>assistant:\\n>>>' }}{% endif %}";
+  CHECK(contains(refusal(more, chat({{"user", "a"}, {"assistant", ""}})), "messages[1] (assistant): where"));
+}
+
 TEST_CASE("answer spans: templates that change texts, where marks would change the rendering") {
   const std::string capital =
       "{% for m in messages %}{{ '<|s|>' + m.role + ':' + m.content | capitalize + '<|e|>' }}{% endfor %}"
@@ -319,8 +349,13 @@ TEST_CASE("answer spans: templates that change texts, where marks would change t
   const std::string backwards =
       "{% for m in messages[::-1] %}{{ '<|s|>' + m.role + ':' + m.content + '<|e|>' }}{% endfor %}"
       "{% if add_generation_prompt %}{{ '<|s|>assistant:' }}{% endif %}";
-  CHECK(
-      contains(refusal(backwards, chat(kTwo)), "could not be found | use a chat template with {% generation %} tags"));
+  CHECK(spans_of(backwards, chat(kTwo)) ==
+        "<|s|>assistant:[Goodbye.<|e|>]<|s|>user:Bye<|e|><|s|>assistant:[Hello.<|e|>]<|s|>user:Hi<|e|>");
+  // Text of one message inside of another's.
+  const std::string mixed =
+      "{{ '<|s|>' }}{% for m in messages %}{{ m.content[:3] }}{% endfor %}{% for m in messages %}{{ m.content[3:] }}{% "
+      "endfor %}{{ '<|e|>' }}";
+  CHECK(contains(refusal(mixed, chat(kTwo)), "could not be found | use a chat template with {% generation %} tags"));
   const std::string bare = "{% for m in messages %}{{ m.content }}{% endfor %}";
   CHECK(contains(refusal(bare, chat({{"assistant", "all"}})),
                  "every byte of the rendered conversation would be trained"));
@@ -434,7 +469,7 @@ TEST_CASE("answer spans: places by comparison with the plain form are those that
 TEST_CASE("answer spans: the plain form is used, and only where every byte is as it says") {
   const auto parsed = template_of(kChat);
   const ControlText control(kControl);
-  const TemplateFacts facts = learn_facts(*parsed, control, "<|e|>");
+  const TemplateFacts facts = learn_facts(*parsed, control, "<|e|>", false);
   CHECK(facts.head == "<|s|>assistant\n");
   CHECK(facts.core == facts.head.size());
   CHECK(facts.markers.contains("<|e|>"));
