@@ -58,7 +58,12 @@ TemplateFacts learn_facts(const ChatTemplate& chat_template, const ControlText& 
     tail = text_strip(tail, std::nullopt, true, false);
     if (const size_t n = control.starts(tail); n > 0) {
       facts.markers.insert(std::string(tail.substr(0, n)));
-      if (roles.back() != 2) facts.doubled.insert(std::string(tail.substr(0, n)));
+      if (roles.back() != 2) {
+        facts.doubled.insert(std::string(tail.substr(0, n)));
+      } else {
+        const size_t end = std::min(tail.find_first_not_of("\r\n", n), tail.size());
+        facts.line_ends = tail.substr(n, end - n);
+      }
     }
     if (roles.back() == 1 && facts.head.empty()) {
       const auto prompt = rendered(chat_template, roles, true, with_tools);

@@ -241,6 +241,8 @@ std::optional<size_t> TurnFinder::anchored(size_t turn, const std::string& promp
       const std::string_view head = std::string_view(prompt).substr(without->size());
       const std::string_view core = std::string_view(facts_.head).substr(0, facts_.core);
       if (!head.empty() && (core.empty() || !head.starts_with(core))) return std::nullopt;
+      // Nothing but the end of the turn before lies between then.
+      if (head.empty() && (found->empty() || message_of(found->back()) + 1 != turn)) return std::nullopt;
       const size_t least = head.empty() ? 1 : without->size() - std::min(in_prompt, without->size()) + core.size();
       common = cut_before(suffix, common, control_);
       if (common < least) return std::nullopt;
@@ -403,6 +405,9 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
       const size_t stop = marker_behind(from, own.any ? own.next : text_.size());
       if (stop == npos && !own.any && has_text(turn) && marks == nullptr) return {};
       end = stop == npos ? from : stop;
+      if (stop != npos && std::string_view(text_).substr(stop).starts_with(facts_.line_ends)) {
+        *end += facts_.line_ends.size();
+      }
     }
     // A marker that is written only when another turn follows.
     place.end = *end;

@@ -36,6 +36,7 @@ struct TemplateFacts {
   std::string eos;                          ///< may be empty
   std::unordered_set<std::string> markers;  ///< control tokens that end a turn
   std::unordered_set<std::string> doubled;  ///< those of them that may stand behind another one
+  std::string line_ends;                    ///< behind the marker of an answer
   std::vector<std::string> openers;         ///< control tokens that start a turn
 };
 
