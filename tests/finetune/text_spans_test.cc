@@ -33,6 +33,11 @@ std::shared_ptr<const Tokenizer> load_sentencepiece(std::string_view name) {
   return load_tokenizer(dir.path());
 }
 
+const json& span_golden() {
+  static const json j = json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "span_golden.json"));
+  return j;
+}
+
 struct Named {
   std::string name;
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -150,7 +155,7 @@ TEST_CASE("spans are the reference's offsets") {
   const auto among = [](const std::vector<std::string>& list, const std::string& name) {
     return std::find(list.begin(), list.end(), name) != list.end();
   };
-  const json golden = json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "span_golden.json"));
+  const json& golden = span_golden();
   const auto& chosen = golden.at("texts");
   size_t same = 0, larger = 0, smaller = 0;
   for (const auto& [name, tokenizer] : all_tokenizers()) {
@@ -403,6 +408,23 @@ TEST_CASE("what a rule puts in, takes away or leaves out") {
   CHECK(spans("no_unk", "THE DOG") == "0-1 6-7");
   // White space that a pattern takes away too.
   CHECK(spans("strip_right", "a \n b  ") == "0-1 1-5");
+}
+
+TEST_CASE("text is cut where the script changes") {
+  const json& golden = span_golden().at("scripts");
+  const auto tokenizer = load(pipeline_file(golden));
+  std::vector<std::string> texts = golden.at("texts");
+  for (const auto& t : pipeline_golden().at("texts")) texts.push_back(t.get<std::string>());
+  REQUIRE(texts.size() == golden.at("ids").size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    CAPTURE(texts[i]);
+    CHECK(ids_text(tokenizer->encode(texts[i], kParsed)) == ids_text(golden.at("ids")[i].get<std::vector<int32_t>>()));
+    check_encoding(*tokenizer, texts[i], kParsed);
+  }
+  // White space in front is taken away; the space that each piece gets stands for its first character.
+  const auto e = tokenizer->encode_with_spans("  \u0416the", kParsed);
+  CHECK(spans_text(e.spans) == "2-3 3-4 4-7");
+  CHECK(tokenizer->encode("   ", kParsed).empty());
 }
 
 TEST_CASE("pieces are shown as the vocabulary writes them") {
