@@ -336,6 +336,34 @@ TEST_CASE("text between plain spans is read on its own") {
   CHECK(contains(error_of([&] { encode("<s></s>", {{3, 4}, {0, 1}}); }), "out of order"));
 }
 
+TEST_CASE("a control token that would reach into plain text gives way to shorter ones") {
+  json j = pipeline_file(pipeline_case("bytes"));
+  for (auto& t : j["added_tokens"]) {
+    if (t["content"] == "<right>") t["content"] = "<s></s>", t["rstrip"] = false;
+    if (t["content"] == "<trim>") t["content"] = "<s></s>w", t["rstrip"] = t["lstrip"] = false;
+    if (t["content"] == "word") t["content"] = "></", t["single_word"] = false;
+  }
+  const auto tokenizer = load(j);
+  const int32_t both = tokenizer->token_id("<s></s>"), longer = tokenizer->token_id("<s></s>w");
+  const auto encode = [&](const std::string& text, std::vector<TextSpan> plain) {
+    auto ids = tokenizer->encode(text, {.add_special = false, .parse_special = true, .plain = plain});
+    std::erase_if(ids, [&](int32_t id) { return id != longer && !tokenizer->is_special(id); });
+    return ids;
+  };
+  CHECK(encode("<s></s>", {}) == std::vector<int32_t>{both});
+  CHECK(encode("<s></s>", {{3, 7}}) == std::vector<int32_t>{1});
+  CHECK(encode("<s></s>", {{0, 3}}) == std::vector<int32_t>{2});
+  CHECK(encode("<s></s>", {{0, 7}}) == std::vector<int32_t>{});
+  CHECK(encode("<s></s>", {{0, 4}, {4, 7}}) == std::vector<int32_t>{});
+  // Spans that touch are one: what is found in them stays text as a whole, and "></" is not looked for in it.
+  const std::vector<TextSpan> touching = {{0, 4}, {4, 7}};
+  CHECK(tokenizer->encode("<s></s>", {.add_special = false, .parse_special = true, .plain = touching}) ==
+        tokenizer->encode("<s></s>", kPlain));
+  // What is not special is found as ever, the longest first.
+  CHECK(encode("<s></s>w", {{0, 3}}) == std::vector<int32_t>{longer});
+  CHECK(encode("<s></s>w", {{0, 8}}) == std::vector<int32_t>{longer});
+}
+
 TEST_CASE("plain spans where control tokens are looked for in normalised text") {
   json j = pipeline_file(pipeline_case("lower"));
   for (auto& t : j["added_tokens"]) {
