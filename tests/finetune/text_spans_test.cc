@@ -33,6 +33,11 @@ std::shared_ptr<const Tokenizer> load_sentencepiece(std::string_view name) {
   return load_tokenizer(dir.path());
 }
 
+const json& span_golden() {
+  static const json j = json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "span_golden.json"));
+  return j;
+}
+
 struct Named {
   std::string name;
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -136,6 +141,69 @@ TEST_CASE("spans come with the ids of encode(), in order and within the text") {
       check_encoding(*tokenizer, text, {.add_special = false, .parse_special = true, .plain = plain});
     }
   }
+}
+
+TEST_CASE("spans are the reference's offsets") {
+  // HF tokenizers count whole characters, so ours are widened to them. Where a rule makes one character of several, or
+  // turns the order round, theirs have a part of it and ours all; for bytes of several unknown characters theirs have
+  // all and ours the one.
+  static const std::vector<std::string> kLarger = {"bytes_prefix", "some_bytes", "some_bytes_fused", "lower",
+                                                   "nfkc",         "nfkd_nmt",   "nfc_strip",        "strip_right",
+                                                   "precompiled",  "unigram"};
+  // Where characters are left out, theirs lag behind; what an expression puts in, theirs give to the character before.
+  static const std::vector<std::string> kOther = {"no_unk", "strip_both"};
+  const auto among = [](const std::vector<std::string>& list, const std::string& name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
+  const json& golden = span_golden();
+  const auto& chosen = golden.at("texts");
+  size_t same = 0, larger = 0, smaller = 0;
+  for (const auto& [name, tokenizer] : all_tokenizers()) {
+    if (!golden.at("spans").contains(name) || among(kOther, name)) continue;
+    CAPTURE(name);
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      const auto text = pipeline_golden().at("texts")[chosen[i].get<size_t>()].get<std::string>();
+      CAPTURE(text);
+      const auto numbers = golden.at("spans").at(name)[i].get<std::vector<int64_t>>();
+      std::vector<TextSpan> theirs;
+      if (!numbers.empty() && numbers[0] < 0) {
+        for (size_t k = 1; k + 1 < numbers.size(); k += 2) {
+          theirs.push_back({static_cast<size_t>(numbers[k]), static_cast<size_t>(numbers[k + 1])});
+        }
+      } else {
+        size_t begin = 0;
+        for (const int64_t end : numbers) {
+          theirs.push_back({begin, static_cast<size_t>(end)});
+          begin = static_cast<size_t>(end);
+        }
+      }
+      auto ours = tokenizer->encode_with_spans(text, kParsed).spans;
+      for (TextSpan& s : ours) {
+        while (s.begin > 0 && (static_cast<uint8_t>(text[s.begin]) & 0xC0) == 0x80) --s.begin;
+        while (s.end < text.size() && (static_cast<uint8_t>(text[s.end]) & 0xC0) == 0x80) ++s.end;
+      }
+      CAPTURE(spans_text(ours));
+      CAPTURE(spans_text(theirs));
+      REQUIRE(ours.size() == theirs.size());
+      for (size_t k = 0; k < ours.size(); ++k) {
+        const TextSpan a = ours[k], b = theirs[k];
+        if (a == b) {
+          ++same;
+        } else if (among(kLarger, name)) {
+          ++larger;
+          CHECK((a.begin <= b.begin && a.end >= b.end));
+        } else if (name == "unigram_bytes") {
+          ++smaller;
+          CHECK((a.begin >= b.begin && a.end <= b.end));
+        } else {
+          CHECK(spans_text({&a, 1}) == spans_text({&b, 1}));
+        }
+      }
+    }
+  }
+  CHECK(same > 10000);
+  CHECK(larger == 72);
+  CHECK(smaller == 249);
 }
 
 TEST_CASE("byte-level: the spans are the text, cut") {
@@ -268,6 +336,34 @@ TEST_CASE("text between plain spans is read on its own") {
   CHECK(contains(error_of([&] { encode("<s></s>", {{3, 4}, {0, 1}}); }), "out of order"));
 }
 
+TEST_CASE("a control token that would reach into plain text gives way to shorter ones") {
+  json j = pipeline_file(pipeline_case("bytes"));
+  for (auto& t : j["added_tokens"]) {
+    if (t["content"] == "<right>") t["content"] = "<s></s>", t["rstrip"] = false;
+    if (t["content"] == "<trim>") t["content"] = "<s></s>w", t["rstrip"] = t["lstrip"] = false;
+    if (t["content"] == "word") t["content"] = "></", t["single_word"] = false;
+  }
+  const auto tokenizer = load(j);
+  const int32_t both = tokenizer->token_id("<s></s>"), longer = tokenizer->token_id("<s></s>w");
+  const auto encode = [&](const std::string& text, std::vector<TextSpan> plain) {
+    auto ids = tokenizer->encode(text, {.add_special = false, .parse_special = true, .plain = plain});
+    std::erase_if(ids, [&](int32_t id) { return id != longer && !tokenizer->is_special(id); });
+    return ids;
+  };
+  CHECK(encode("<s></s>", {}) == std::vector<int32_t>{both});
+  CHECK(encode("<s></s>", {{3, 7}}) == std::vector<int32_t>{1});
+  CHECK(encode("<s></s>", {{0, 3}}) == std::vector<int32_t>{2});
+  CHECK(encode("<s></s>", {{0, 7}}) == std::vector<int32_t>{});
+  CHECK(encode("<s></s>", {{0, 4}, {4, 7}}) == std::vector<int32_t>{});
+  // Spans that touch are one: what is found in them stays text as a whole, and "></" is not looked for in it.
+  const std::vector<TextSpan> touching = {{0, 2}, {2, 7}};
+  CHECK(tokenizer->encode("<s></s>", {.add_special = false, .parse_special = true, .plain = touching}) ==
+        tokenizer->encode("<s></s>", kPlain));
+  // What is not special is found as ever, the longest first.
+  CHECK(encode("<s></s>w", {{0, 3}}) == std::vector<int32_t>{longer});
+  CHECK(encode("<s></s>w", {{0, 8}}) == std::vector<int32_t>{longer});
+}
+
 TEST_CASE("plain spans where control tokens are looked for in normalised text") {
   json j = pipeline_file(pipeline_case("lower"));
   for (auto& t : j["added_tokens"]) {
@@ -327,6 +423,36 @@ TEST_CASE("through normalisers and byte fallback") {
   CHECK(spans_text(std::span(bytes.spans).last(4)) == "1-2 2-3 3-4 4-5");
   const auto bad = sp->encode_with_spans("\xFF", kParsed);
   for (const TextSpan s : bad.spans) CHECK(s == TextSpan{0, 1});
+}
+
+TEST_CASE("what a rule puts in, takes away or leaves out") {
+  const auto spans = [](const char* name, std::string_view text) {
+    return spans_text(load_pipeline(name)->encode_with_spans(text, kParsed).spans);
+  };
+  // "the" became "a\u2581b", and a "-" was put before each character and behind the last.
+  CHECK(spans("strip_both", " the ") == "1-4 1-4 1-4 1-4 1-4 1-4 1-4");
+  CHECK(spans("strip_both", " o\u00e9 ").starts_with("1-2 1-2 2-4 2-4"));
+  // Characters without a token and without an unknown token are in no span.
+  CHECK(spans("no_unk", "THE DOG") == "0-1 6-7");
+  // White space that a pattern takes away too.
+  CHECK(spans("strip_right", "a \n b  ") == "0-1 1-5");
+}
+
+TEST_CASE("text is cut where the script changes") {
+  const json& golden = span_golden().at("scripts");
+  const auto tokenizer = load(pipeline_file(golden));
+  std::vector<std::string> texts = golden.at("texts");
+  for (const auto& t : pipeline_golden().at("texts")) texts.push_back(t.get<std::string>());
+  REQUIRE(texts.size() == golden.at("ids").size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    CAPTURE(texts[i]);
+    CHECK(ids_text(tokenizer->encode(texts[i], kParsed)) == ids_text(golden.at("ids")[i].get<std::vector<int32_t>>()));
+    check_encoding(*tokenizer, texts[i], kParsed);
+  }
+  // White space in front is taken away; the space that each piece gets stands for its first character.
+  const auto e = tokenizer->encode_with_spans("  \u0416the", kParsed);
+  CHECK(spans_text(e.spans) == "2-3 3-4 4-7");
+  CHECK(tokenizer->encode("   ", kParsed).empty());
 }
 
 TEST_CASE("pieces are shown as the vocabulary writes them") {
