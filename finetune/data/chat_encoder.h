@@ -8,23 +8,10 @@
 #include "../text/chat_template.h"
 #include "../text/tokenizer.h"
 #include "conversation.h"
+#include "mask_options.h"
 #include "sample.h"
 
 namespace bantam {
-
-/// Which end-of-turn markers are trained.
-enum class TrainOnEos : uint8_t {
-  turn,  ///< that of each trained turn
-  last,  ///< that of the last trained turn only
-  all,   ///< of every turn, trained or not
-  none,
-};
-
-struct MaskOptions {
-  bool train_on_inputs = false;  ///< everything but the first token is trained
-  std::vector<std::string> roles_to_train = {"assistant"};
-  TrainOnEos train_on_eos = TrainOnEos::turn;
-};
 
 /// Immutable; safe to use from several threads.
 class ChatEncoder {
