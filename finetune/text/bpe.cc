@@ -105,29 +105,40 @@ void BpeModel::find_word_starts(const std::vector<std::pair<std::string, std::st
   }
 }
 
-size_t BpeModel::encode(std::string_view piece, std::vector<int32_t>& out) const {
-  if (!space_starts_word_ || (ignore_merges_ && piece.size() <= vocabulary_.longest())) return encode_word(piece, out);
+size_t BpeModel::encode(std::string_view piece, std::vector<int32_t>& out, std::vector<TextSpan>* spans) const {
+  if (!space_starts_word_ || (ignore_merges_ && piece.size() <= vocabulary_.longest()))
+    return encode_word(piece, 0, out, spans);
   size_t lost = 0;
-  while (!piece.empty()) {
+  for (size_t at = 0; at < piece.size();) {
+    const std::string_view rest = piece.substr(at);
     size_t end = 0;
-    while (piece.substr(end).starts_with(kSpaceSign)) end += kSpaceSign.size();
-    end = std::min(piece.find(kSpaceSign, end), piece.size());
-    lost += encode_word(piece.substr(0, end), out);
-    piece.remove_prefix(end);
+    while (rest.substr(end).starts_with(kSpaceSign)) end += kSpaceSign.size();
+    end = std::min(rest.find(kSpaceSign, end), rest.size());
+    lost += encode_word(rest.substr(0, end), at, out, spans);
+    at += end;
   }
   return lost;
 }
 
-size_t BpeModel::encode_word(std::string_view piece, std::vector<int32_t>& out) const {
-  const int32_t id = bytes_ ? words_.find(piece) : vocabulary_.find(piece);
+size_t BpeModel::encode_word(std::string_view word, size_t at, std::vector<int32_t>& out,
+                             std::vector<TextSpan>* spans) const {
+  const int32_t id = bytes_ ? words_.find(word) : vocabulary_.find(word);
   const uint8_t whole = id < 0 ? uint8_t{never} : whole_[static_cast<size_t>(id)].load(std::memory_order_relaxed);
   if (whole == yes || (ignore_merges_ && whole != never)) {
     out.push_back(id);
+    if (spans != nullptr) spans->push_back({at, at + word.size()});
     return 0;
   }
-  const size_t start = out.size();
-  const size_t lost = bytes_ ? append_bytes(piece, out) : append_characters(piece, out);
-  out.resize(start + merges_.apply(out.data() + start, out.size() - start));
+  const size_t start = out.size(), spans_start = spans == nullptr ? 0 : spans->size();
+  const size_t lost = bytes_ ? append_bytes(word, at, out, spans) : append_characters(word, at, out, spans);
+  const size_t n = out.size() - start;
+  if (spans == nullptr) {
+    out.resize(start + merges_.apply(out.data() + start, n));
+  } else {
+    const size_t left = merges_.apply(out.data() + start, n, spans->data() + spans_start);
+    out.resize(start + left);
+    spans->resize(spans_start + left);
+  }
   if (whole == unknown && lost == 0) {
     const uint8_t now = out.size() == start + 1 && out[start] == id ? yes : no;
     whole_[static_cast<size_t>(id)].store(now, std::memory_order_relaxed);
@@ -135,18 +146,22 @@ size_t BpeModel::encode_word(std::string_view piece, std::vector<int32_t>& out) 
   return lost;
 }
 
-size_t BpeModel::append_bytes(std::string_view piece, std::vector<int32_t>& out) const {
+size_t BpeModel::append_bytes(std::string_view word, size_t at, std::vector<int32_t>& out,
+                              std::vector<TextSpan>* spans) const {
   size_t lost = 0;
   bool after_unk = false;
-  for (const char c : piece) {
+  for (const char c : word) {
     const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
-    if (id >= 0) {
-      out.push_back(id);
-    } else {
-      ++lost;
-      if (unk_ >= 0 && (!after_unk || !fuse_unk_)) out.push_back(unk_);
-    }
+    lost += id < 0;
+    const bool joins = id < 0 && after_unk && fuse_unk_;
     after_unk = id < 0;
+    if (joins) {
+      if (spans != nullptr && unk_ >= 0) spans->back().end = at + 1;
+    } else if (id >= 0 || unk_ >= 0) {
+      out.push_back(id >= 0 ? id : unk_);
+      if (spans != nullptr) spans->push_back({at, at + 1});
+    }
+    ++at;
   }
   return lost;
 }
@@ -159,31 +174,45 @@ bool BpeModel::append_fallback(std::string_view text, std::vector<int32_t>& out)
 }
 
 // An unknown character waits for the next known one before its token is written, so that neighbours can be fused; bytes
-// that are written meanwhile come first. So it is in HF tokenizers.
-size_t BpeModel::append_characters(std::string_view piece, std::vector<int32_t>& out) const {
-  size_t lost = 0;
+// that are written meanwhile come first. So it is in HF tokenizers. Ids that are out of order stand for all that
+// waited.
+size_t BpeModel::append_characters(std::string_view word, size_t at, std::vector<int32_t>& out,
+                                   std::vector<TextSpan>* spans) const {
+  size_t lost = 0, waiting_from = 0;
   bool waiting = false;
   std::string changed;
-  for (size_t at = 0; at < piece.size();) {
-    const size_t n = utf8_sequence(piece.substr(at));
-    std::string_view text = piece.substr(at, n);
-    const bool prefixed = at > 0 && !word_prefix_.empty(), suffixed = at + n == piece.size() && !word_suffix_.empty();
+  const auto write_unk = [&](size_t end) {
+    out.push_back(unk_);
+    if (spans != nullptr) spans->push_back({waiting_from, end});
+  };
+  for (size_t i = 0; i < word.size();) {
+    const size_t n = utf8_sequence(word.substr(i)), here = at + i;
+    std::string_view text = word.substr(i, n);
+    const bool prefixed = i > 0 && !word_prefix_.empty(), suffixed = i + n == word.size() && !word_suffix_.empty();
     if (prefixed || suffixed) {
       changed = str(prefixed ? word_prefix_ : "", text, suffixed ? word_suffix_ : "");
       text = changed;
     }
-    at += n;
+    i += n;
     if (const int32_t id = vocabulary_.find(text); id >= 0) {
-      if (waiting) out.push_back(unk_);
+      if (waiting) write_unk(here);
       waiting = false;
       out.push_back(id);
-    } else if (!append_fallback(text, out)) {
+      if (spans != nullptr) spans->push_back({here, here + n});
+    } else if (append_fallback(text, out)) {
+      // Byte for byte, but for what an affix adds.
+      for (size_t k = 0; spans != nullptr && k < text.size(); ++k) {
+        const TextSpan byte = text.size() == n ? TextSpan{here + k, here + k + 1} : TextSpan{here, here + n};
+        spans->push_back(waiting ? TextSpan{waiting_from, here + n} : byte);
+      }
+    } else {
       lost += n;
-      if (waiting && !fuse_unk_) out.push_back(unk_);
+      if (waiting && !fuse_unk_) write_unk(here);
+      if (!waiting || !fuse_unk_) waiting_from = here;
       waiting = unk_ >= 0;
     }
   }
-  if (waiting) out.push_back(unk_);
+  if (waiting) write_unk(at + word.size());
   return lost;
 }
 

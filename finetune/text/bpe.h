@@ -36,7 +36,7 @@ class BpeModel final : public TextModel {
   explicit BpeModel(BpeParts parts);
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
-  size_t encode(std::string_view piece, std::vector<int32_t>& out) const override;
+  size_t encode(std::string_view piece, std::vector<int32_t>& out, std::vector<TextSpan>* spans) const override;
   bool takes_bytes() const override { return bytes_; }
   bool complete() const override { return complete_; }
 
@@ -46,9 +46,11 @@ class BpeModel final : public TextModel {
   void read_merges(const std::vector<std::pair<std::string, std::string>>& merges);
   bool is_control(int32_t id) const { return whole_[static_cast<size_t>(id)] == never; }
   void find_word_starts(const std::vector<std::pair<std::string, std::string>>& merges);
-  size_t encode_word(std::string_view word, std::vector<int32_t>& out) const;
-  size_t append_bytes(std::string_view piece, std::vector<int32_t>& out) const;
-  size_t append_characters(std::string_view piece, std::vector<int32_t>& out) const;
+  // `at`: where the word stands in the piece.
+  size_t encode_word(std::string_view word, size_t at, std::vector<int32_t>& out, std::vector<TextSpan>* spans) const;
+  size_t append_bytes(std::string_view word, size_t at, std::vector<int32_t>& out, std::vector<TextSpan>* spans) const;
+  size_t append_characters(std::string_view word, size_t at, std::vector<int32_t>& out,
+                           std::vector<TextSpan>* spans) const;
   bool append_fallback(std::string_view text, std::vector<int32_t>& out) const;
 
   std::string where_;

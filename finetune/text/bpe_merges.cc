@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bpe_merges.h"
 
+#include <algorithm>
 #include <functional>
 #include <queue>
 #include <tuple>
@@ -44,10 +45,16 @@ BpeMerges::Merge BpeMerges::find(int32_t left, int32_t right) const {
 
 size_t BpeMerges::apply(int32_t* ids, size_t n) const {
   if (n < 2) return n;
-  return n <= kShortWord ? apply_short(ids, n) : apply_long(ids, n);
+  return n <= kShortWord ? apply_short<false>(ids, n, nullptr) : apply_long<false>(ids, n, nullptr);
 }
 
-size_t BpeMerges::apply_short(int32_t* ids, size_t n) const {
+size_t BpeMerges::apply(int32_t* ids, size_t n, TextSpan* spans) const {
+  if (n < 2) return n;
+  return n <= kShortWord ? apply_short<true>(ids, n, spans) : apply_long<true>(ids, n, spans);
+}
+
+template <bool with_spans>
+size_t BpeMerges::apply_short(int32_t* ids, size_t n, [[maybe_unused]] TextSpan* spans) const {
   Merge pairs[kShortWord];
   for (size_t i = 0; i + 1 < n; ++i) pairs[i] = find(ids[i], ids[i + 1]);
   for (;;) {
@@ -57,6 +64,10 @@ size_t BpeMerges::apply_short(int32_t* ids, size_t n) const {
     }
     if (best == n) return n;
     ids[best] = pairs[best].result;
+    if constexpr (with_spans) {
+      spans[best].end = spans[best + 1].end;
+      std::copy(spans + best + 2, spans + n, spans + best + 1);
+    }
     for (size_t i = best + 1; i + 1 < n; ++i) {
       ids[i] = ids[i + 1];
       pairs[i] = pairs[i + 1];
@@ -67,7 +78,8 @@ size_t BpeMerges::apply_short(int32_t* ids, size_t n) const {
   }
 }
 
-size_t BpeMerges::apply_long(int32_t* ids, size_t count) const {
+template <bool with_spans>
+size_t BpeMerges::apply_long(int32_t* ids, size_t count, [[maybe_unused]] TextSpan* spans) const {
   // A list of symbols and a queue of pairs; an entry is stale when the pair at its place no longer gives its result.
   struct Symbol {
     int32_t id;
@@ -104,7 +116,13 @@ size_t BpeMerges::apply_long(int32_t* ids, size_t count) const {
     push(i);
   }
   size_t left = 0;
-  for (int64_t i = 0; i >= 0; i = at(i).after) ids[left++] = at(i).id;
+  for (int64_t i = 0; i >= 0; i = at(i).after) {
+    if constexpr (with_spans) {
+      const int64_t next = at(i).after;
+      spans[left] = {spans[i].begin, spans[(next < 0 ? n : next) - 1].end};
+    }
+    ids[left++] = at(i).id;
+  }
   return left;
 }
 

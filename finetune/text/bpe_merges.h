@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "tokenizer.h"
+
 namespace bantam {
 
 class BpeMerges {
@@ -20,11 +22,16 @@ class BpeMerges {
   Merge find(int32_t left, int32_t right) const;
   /// Merges `n` ids in place: always the pair of the lowest rank, the leftmost of equals. How many are left. O(n log
   /// n).
+  /// With `spans`, one for each id, those of merged ids are joined.
   size_t apply(int32_t* ids, size_t n) const;
+  size_t apply(int32_t* ids, size_t n, TextSpan* spans) const;
 
  private:
-  size_t apply_short(int32_t* ids, size_t n) const;
-  size_t apply_long(int32_t* ids, size_t n) const;
+  // Each with spans or without (where the pointer is not looked at).
+  template <bool with_spans>
+  size_t apply_short(int32_t* ids, size_t n, TextSpan* spans) const;
+  template <bool with_spans>
+  size_t apply_long(int32_t* ids, size_t n, TextSpan* spans) const;
 
   struct Slot {
     uint64_t key = ~uint64_t{0};

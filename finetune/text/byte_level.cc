@@ -37,6 +37,15 @@ std::string bytes_to_alphabet(std::string_view bytes) {
   return out;
 }
 
+void alphabet_edits(std::string_view bytes, std::string_view made, Edits& edits) {
+  size_t at = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const size_t n = utf8_sequence(made.substr(at));
+    if (n != 1 || made[at] != bytes[i]) edits.replace(i, i + 1, n);
+    at += n;
+  }
+}
+
 std::optional<std::string> alphabet_to_bytes(std::string_view text) {
   std::string out;
   while (!text.empty()) {

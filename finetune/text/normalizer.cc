@@ -21,8 +21,8 @@ using nlohmann::json;
 class UnicodeForm final : public Normalizer {
  public:
   explicit UnicodeForm(NormalForm form) : form_(form) {}
-  void apply(std::string& text) const override {
-    if (!is_ascii(text)) text = normalize(text, form_);
+  void apply(std::string& text, Edits* edits) const override {
+    if (!is_ascii(text)) text = normalize(text, form_, edits);
   }
   bool keeps_ascii() const override { return true; }
 
@@ -35,13 +35,18 @@ template <class Map>
 class ByCharacter final : public Normalizer {
  public:
   explicit ByCharacter(Map map, bool ascii = false) : map_(map), keeps_ascii_(ascii) {}
-  void apply(std::string& text) const override {
+  void apply(std::string& text, Edits* edits) const override {
     std::string out;
     out.reserve(text.size());
     for (std::string_view rest = text; !rest.empty();) {
       uint32_t c = 0;
-      rest.remove_prefix(utf8_sequence(rest, &c));
+      const size_t n = utf8_sequence(rest, &c), before = out.size();
       map_(out, c);
+      if (edits != nullptr && std::string_view(out).substr(before) != rest.substr(0, n)) {
+        const size_t at = text.size() - rest.size();
+        edits->replace(at, at + n, out.size() - before);
+      }
+      rest.remove_prefix(n);
     }
     text = std::move(out);
   }
@@ -67,7 +72,11 @@ void nmt(std::string& out, uint32_t c) {
 class Around final : public Normalizer {
  public:
   Around(std::string before, std::string after) : before_(std::move(before)), after_(std::move(after)) {}
-  void apply(std::string& text) const override {
+  void apply(std::string& text, Edits* edits) const override {
+    if (edits != nullptr) {
+      edits->insert_front(text, before_.size());
+      edits->insert_back(text, after_.size());
+    }
     text.insert(0, before_);
     text += after_;
   }
@@ -79,7 +88,7 @@ class Around final : public Normalizer {
 class ReplaceText final : public Normalizer {
  public:
   ReplaceText(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
-  void apply(std::string& text) const override {
+  void apply(std::string& text, Edits* edits) const override {
     size_t at = text.find(from_);
     if (at == std::string::npos) return;
     std::string out;
@@ -89,6 +98,7 @@ class ReplaceText final : public Normalizer {
       out.append(text, done, at - done);
       out += to_;
       done = at + from_.size();
+      if (edits != nullptr) edits->replace(at, done, to_.size());
     }
     out.append(text, done);
     text = std::move(out);
@@ -101,7 +111,7 @@ class ReplaceText final : public Normalizer {
 class ReplaceRegex final : public Normalizer {
  public:
   ReplaceRegex(Regex regex, std::string to) : regex_(std::move(regex)), to_(std::move(to)) {}
-  void apply(std::string& text) const override { text = regex_.replace(text, to_); }
+  void apply(std::string& text, Edits* edits) const override { text = regex_.replace(text, to_, edits); }
 
  private:
   Regex regex_;
@@ -111,7 +121,7 @@ class ReplaceRegex final : public Normalizer {
 class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
-  void apply(std::string& text) const override {
+  void apply(std::string& text, Edits* edits) const override {
     size_t begin = std::string::npos, end = 0;
     for (size_t at = 0; at < text.size();) {
       uint32_t c = 0;
@@ -126,6 +136,8 @@ class Strip final : public Normalizer {
       if (left_ || right_) text.clear();
       return;
     }
+    if (edits != nullptr && left_) edits->replace(0, begin, 0);
+    if (edits != nullptr && right_) edits->replace(end, text.size(), 0);
     if (right_) text.resize(end);
     if (left_) text.erase(0, begin);
   }
@@ -136,7 +148,11 @@ class Strip final : public Normalizer {
 
 class ByteAlphabet final : public Normalizer {
  public:
-  void apply(std::string& text) const override { text = bytes_to_alphabet(text); }
+  void apply(std::string& text, Edits* edits) const override {
+    std::string made = bytes_to_alphabet(text);
+    if (edits != nullptr) alphabet_edits(text, made, *edits);
+    text = std::move(made);
+  }
 };
 
 std::unique_ptr<Normalizer> read_one(const json& j, const std::string& at) {
@@ -179,11 +195,13 @@ bool Normalizers::keeps(std::string_view text) const {
          (steps_.empty() || is_ascii(text));
 }
 
-void Normalizers::apply(std::string& text) const {
+void Normalizers::apply(std::string& text, Alignment* alignment) const {
   const size_t before = text.size();
   for (const auto& step : steps_) {
     if (text.empty()) return;
-    step->apply(text);
+    Edits edits;
+    step->apply(text, alignment == nullptr ? nullptr : &edits);
+    if (alignment != nullptr) alignment->add(std::move(edits));
     check_growth(before, text.size(), where_);
   }
 }

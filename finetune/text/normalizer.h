@@ -6,14 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "alignment.h"
+
 namespace bantam {
 
 /// One step. Immutable, safe in several threads.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// Changes `text`, which is valid UTF-8 and not empty, in place.
-  virtual void apply(std::string& text) const = 0;
+  /// Changes `text`, which is valid UTF-8 and not empty, in place. What changed is written to `edits`, if given.
+  virtual void apply(std::string& text, Edits* edits) const = 0;
   /// True when text of ASCII characters alone stays as it is.
   virtual bool keeps_ascii() const { return false; }
 };
@@ -26,8 +28,8 @@ class Normalizers {
   bool empty() const { return steps_.empty(); }
   /// True when `text` stays as it is, whatever the steps.
   bool keeps(std::string_view text) const;
-  /// Error(data) when the text grows out of all proportion.
-  void apply(std::string& text) const;
+  /// Error(data) when the text grows out of all proportion. What changed is added to `alignment`, if given.
+  void apply(std::string& text, Alignment* alignment = nullptr) const;
 
  private:
   std::string where_;

@@ -5,6 +5,7 @@
 
 #include "../../kernels/error.h"
 #include "byte_level.h"
+#include "piece_sources.h"
 #include "unicode.h"
 #include "utf8.h"
 
@@ -37,11 +38,13 @@ class Pipeline final : public Tokenizer {
 
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const override {
     std::vector<int32_t> out;
-    out.reserve(text.size() / 3 + 8);
-    const PostProcessor& around = parts_.post_processor;
-    if (options.add_special) out = around.prefix;
-    encode_text(text, options.parse_special, out);
-    if (options.add_special) out.insert(out.end(), around.suffix.begin(), around.suffix.end());
+    encode_all(text, options, out, nullptr);
+    return out;
+  }
+
+  Encoding encode_with_spans(std::string_view text, const EncodeOptions& options) const override {
+    Encoding out;
+    encode_all(text, options, out.ids, &out.spans);
     return out;
   }
 
@@ -78,7 +81,17 @@ class Pipeline final : public Tokenizer {
   size_t unencodable(std::string_view text) const override {
     if (parts_.model->complete()) return 0;
     std::vector<int32_t> ids;
-    return encode_text(text, false, ids);
+    return encode_text(text, {.parse_special = false, .plain = PlainSpans({}), .ids = ids});
+  }
+  std::string piece(int32_t id) const override {
+    if (id < 0 || id >= vocab_size()) return {};
+    const auto at = static_cast<size_t>(id);
+    if (at < vocabulary().size() && !vocabulary().text(id).empty()) return vocabulary().text(id);
+    const auto it = written_.find(id);  // where it differs from what is looked for
+    return it == written_.end() ? texts_[at] : it->second;
+  }
+  bool is_special(int32_t id) const override {
+    return id >= 0 && id < vocab_size() && kinds_[static_cast<size_t>(id)] == Kind::special;
   }
 
  private:
@@ -123,6 +136,7 @@ class Pipeline final : public Tokenizer {
     AddedToken found = t;
     parts_.normalizer.apply(found.content);
     if (found.content.empty()) fail(str("added token '", printable(t.content), "' is empty when normalised"));
+    if (found.content != t.content) written_.emplace(t.id, t.content);
     texts_[id] = found.content;
     normalized_.add(found);
   }
@@ -136,56 +150,124 @@ class Pipeline final : public Tokenizer {
     }
   }
 
+  // What encoding goes on with, and where it puts what it finds.
+  struct Run {
+    bool parse_special;
+    const PlainSpans plain;
+    std::vector<int32_t>& ids;
+    std::vector<TextSpan>* spans = nullptr;  // null: not asked for
+    bool traced() const { return spans != nullptr || !plain.empty(); }
+  };
+
+  void encode_all(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& ids,
+                  std::vector<TextSpan>* spans) const {
+    ids.reserve(text.size() / 3 + 8);
+    if (spans != nullptr) spans->reserve(text.size() / 3 + 8);
+    const PostProcessor& around = parts_.post_processor;
+    if (options.add_special) ids = around.prefix;
+    if (options.add_special && spans != nullptr) spans->resize(ids.size());
+    encode_text(text, {options.parse_special, PlainSpans(options.plain), ids, spans});
+    if (options.add_special) ids.insert(ids.end(), around.suffix.begin(), around.suffix.end());
+    if (spans != nullptr) spans->resize(ids.size(), {text.size(), text.size()});
+  }
+
   // How many bytes have no token.
-  size_t encode_text(std::string_view text, bool parse_special, std::vector<int32_t>& out) const {
+  size_t encode_text(std::string_view text, const Run& run) const {
     std::string valid;
+    Alignment given;
     const bool keeps_bytes = parts_.model->takes_bytes();
-    if (!keeps_bytes && !utf8_valid(text)) text = valid = replace_invalid(text);
+    if (!keeps_bytes && !utf8_valid(text)) {
+      Edits edits;
+      text = valid = replace_invalid(text, run.traced() ? &edits : nullptr);
+      given.add(std::move(edits));
+    }
     size_t lost = 0;
-    for (const auto& part : raw_.cut(text, parse_special)) {
+    const AddedTokenFinder::Plain plain{run.plain, given};
+    for (const auto& part : raw_.cut(text, run.parse_special, &plain)) {
       if (part.id >= 0) {
-        out.push_back(part.id);
+        put_token(part, text, given, run);
         continue;
       }
       // Bytes that are not UTF-8 stay bytes, are pieces of their own and meet no rule.
       for (std::string_view rest = part.text; !rest.empty();) {
         const size_t good = keeps_bytes ? utf8_valid_prefix(rest) : rest.size();
-        if (good > 0) lost += encode_valid(rest.substr(0, good), rest.data() == text.data(), parse_special, out);
+        const auto at = static_cast<size_t>(rest.data() - text.data());
+        if (good > 0) lost += encode_valid(rest.substr(0, good), Alignment(&given, at), at == 0, run);
         rest.remove_prefix(good);
         size_t bad = 0;
         while (bad < rest.size() && utf8_sequence(rest.substr(bad)) == 0) ++bad;
-        if (bad > 0) lost += parts_.model->encode(rest.substr(0, bad), out);
+        if (bad > 0) lost += encode_piece(rest.substr(0, bad), given, at + good, run);
         rest.remove_prefix(bad);
       }
     }
     return lost;
   }
 
-  size_t encode_valid(std::string_view text, bool at_start, bool parse_special, std::vector<int32_t>& out) const {
+  size_t encode_valid(std::string_view text, Alignment alignment, bool at_start, const Run& run) const {
     std::string changed;
     if (!parts_.normalizer.keeps(text)) {
       changed = text;
-      parts_.normalizer.apply(changed);
+      parts_.normalizer.apply(changed, run.traced() ? &alignment : nullptr);
       text = changed;
     }
     size_t lost = 0;
-    for (const auto& part : normalized_.cut(text, parse_special)) {
+    const AddedTokenFinder::Plain plain{run.plain, alignment};
+    for (const auto& part : normalized_.cut(text, run.parse_special, &plain)) {
       if (part.id >= 0) {
-        out.push_back(part.id);
+        put_token(part, text, alignment, run);
         continue;
       }
       Pieces pieces;
       pieces.list.assign(1, part.text);
       pieces.at_start = at_start && part.text.data() == text.data();
+      pieces.traced = run.spans != nullptr;
       parts_.pre_tokenizer.apply(pieces);
-      for (const std::string_view piece : pieces.list) lost += parts_.model->encode(piece, out);
+      if (run.spans == nullptr) {
+        for (const std::string_view piece : pieces.list) lost += parts_.model->encode(piece, run.ids);
+        continue;
+      }
+      const PieceSources sources(text, alignment, pieces);
+      for (const std::string_view piece : pieces.list) {
+        const auto from = sources.find(piece);
+        lost += encode_piece(piece, *from.alignment, from.at, run);
+      }
     }
     return lost;
   }
 
+  // `at`: where the piece stands in what `alignment` describes.
+  size_t encode_piece(std::string_view piece, const Alignment& alignment, size_t at, const Run& run) const {
+    if (run.spans == nullptr) return parts_.model->encode(piece, run.ids);
+    std::vector<TextSpan>& spans = *run.spans;
+    size_t i = spans.size();
+    const size_t lost = parts_.model->encode(piece, run.ids, &spans);
+    if (const auto shift = alignment.shift()) {
+      for (; i < spans.size(); ++i) spans[i] = {spans[i].begin + *shift + at, spans[i].end + *shift + at};
+    } else {
+      for (; i < spans.size(); ++i) put_span(i, alignment.source({spans[i].begin + at, spans[i].end + at}), spans);
+    }
+    return lost;
+  }
+
+  static void put_token(const AddedTokenFinder::Part& part, std::string_view text, const Alignment& alignment,
+                        const Run& run) {
+    run.ids.push_back(part.id);
+    if (run.spans == nullptr) return;
+    const auto at = static_cast<size_t>(part.text.data() - text.data());
+    run.spans->emplace_back();
+    put_span(run.spans->size() - 1, alignment.source({at, at + part.text.size()}), *run.spans);
+  }
+
+  // What was put in stands for the character beside it, of which bytes may be tokens of their own before it.
+  static void put_span(size_t i, TextSpan s, std::vector<TextSpan>& spans) {
+    if (i > 0) s.begin = std::max(s.begin, spans[i - 1].begin);
+    spans[i] = {s.begin, std::max(s.begin, s.end)};
+  }
+
   PipelineParts parts_;
   std::vector<Kind> kinds_;
-  std::vector<std::string> texts_;  // where it is not the vocabulary's
+  std::vector<std::string> texts_;                    // where it is not the vocabulary's
+  std::unordered_map<int32_t, std::string> written_;  // added tokens that are looked for in another form
   TextTable added_;
   AddedTokenFinder raw_, normalized_;  // looked for before and behind the normaliser
 };

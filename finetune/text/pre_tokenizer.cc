@@ -89,7 +89,11 @@ class PrefixSpace final : public PreTokenizer {
  public:
   void apply(Pieces& pieces) const override {
     for (std::string_view& piece : pieces.list) {
-      if (piece.front() != ' ') piece = pieces.store.emplace_back(" " + std::string(piece));
+      if (piece.front() == ' ') continue;
+      Pieces::Made& made = pieces.make(piece);
+      made.text = str(" ", piece);
+      if (pieces.traced) made.edits.insert_front(piece, 1);
+      piece = made.text;
     }
   }
 };
@@ -97,7 +101,12 @@ class PrefixSpace final : public PreTokenizer {
 class ByteAlphabet final : public PreTokenizer {
  public:
   void apply(Pieces& pieces) const override {
-    for (std::string_view& piece : pieces.list) piece = pieces.store.emplace_back(bytes_to_alphabet(piece));
+    for (std::string_view& piece : pieces.list) {
+      Pieces::Made& made = pieces.make(piece);
+      made.text = bytes_to_alphabet(piece);
+      if (pieces.traced) alphabet_edits(piece, made.text, made.edits);
+      piece = made.text;
+    }
   }
 };
 
@@ -111,10 +120,18 @@ class Metaspace final : public PreTokenizer {
     std::vector<std::string_view> out;
     std::vector<Span> spans;
     for (size_t i = 0; i < pieces.list.size(); ++i) {
-      std::string& text = pieces.store.emplace_back();
-      for (const char c : pieces.list[i]) c == ' ' ? void(text += sign_) : text.push_back(c);
+      const std::string_view piece = pieces.list[i];
+      Pieces::Made& made = pieces.make(piece);
+      std::string& text = made.text;
       const bool wanted = prepend_ == Prepend::always || (prepend_ == Prepend::first && i == 0 && pieces.at_start);
-      if (wanted && !text.starts_with(sign_)) text.insert(0, sign_);
+      if (wanted && !piece.starts_with(' ') && !piece.starts_with(sign_)) {
+        text = sign_;
+        if (pieces.traced) made.edits.insert_front(piece, sign_.size());
+      }
+      for (size_t k = 0; k < piece.size(); ++k) {
+        piece[k] == ' ' ? void(text += sign_) : text.push_back(piece[k]);
+        if (pieces.traced && piece[k] == ' ') made.edits.replace(k, k + 1, sign_.size());
+      }
       if (!split_) {
         out.emplace_back(text);
         continue;

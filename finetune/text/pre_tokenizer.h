@@ -8,15 +8,24 @@
 #include <string_view>
 #include <vector>
 
+#include "alignment.h"
 #include "regex.h"
 
 namespace bantam {
 
-/// Pieces of one text, in order; views into it or into `store`.
+/// Pieces of one text, in order; views into it or into texts that steps made.
 struct Pieces {
   std::vector<std::string_view> list;
   bool at_start = false;  ///< list[0] stands at the very start of the whole text
-  std::deque<std::string> store;
+  bool traced = false;    ///< steps write down what they change
+
+  struct Made {
+    std::string text;
+    std::string_view source;  ///< the piece that it was made of
+    Edits edits;              ///< when traced
+  };
+  std::deque<Made> store;
+  Made& make(std::string_view source) { return store.emplace_back(Made{{}, source, {}}); }
 };
 
 /// What becomes of the matches of a pattern.

@@ -21,21 +21,27 @@ class Precompiled final : public Normalizer {
   Precompiled(std::vector<uint32_t> units, std::string texts, std::string at)
       : units_(std::move(units)), texts_(std::move(texts)), at_(std::move(at)) {}
 
-  void apply(std::string& text) const override {
+  void apply(std::string& text, Edits* edits) const override {
     std::string out;
     out.reserve(text.size());
     for (std::string_view rest = text; !rest.empty();) {
       const std::string_view cluster = rest.substr(0, grapheme_length(rest));
+      const size_t at = text.size() - rest.size();
       rest.remove_prefix(cluster.size());
       if (cluster.size() < kLongestCluster + 1) {
         if (const auto changed = find(cluster)) {
           out += *changed;
+          if (edits != nullptr && *changed != cluster) edits->replace(at, at + cluster.size(), changed->size());
           continue;
         }
       }
       for (size_t i = 0; i < cluster.size();) {
         const std::string_view character = cluster.substr(i, utf8_sequence(cluster.substr(i)));
-        out += find(character).value_or(character);
+        const std::string_view changed = find(character).value_or(character);
+        out += changed;
+        if (edits != nullptr && changed != character) {
+          edits->replace(at + i, at + i + character.size(), changed.size());
+        }
         i += character.size();
       }
     }

@@ -136,7 +136,7 @@ void Regex::isolate(std::string_view text, std::vector<std::string_view>& out) c
   if (done < text.size()) out.push_back(text.substr(done));
 }
 
-std::string Regex::replace(std::string_view text, std::string_view content) const {
+std::string Regex::replace(std::string_view text, std::string_view content, Edits* edits) const {
   if (text.empty()) return {};
   std::string out;
   out.reserve(text.size() + text.size() / 4);
@@ -145,6 +145,14 @@ std::string Regex::replace(std::string_view text, std::string_view content) cons
     out += text.substr(done, begin - done);
     out += content;
     done = end;
+    if (edits == nullptr) return;
+    if (end > begin) {
+      edits->replace(begin, end, content.size());
+    } else if (begin < text.size()) {
+      edits->insert(begin, content.size(), {begin, begin + utf8_sequence(text.substr(begin))});
+    } else {
+      edits->insert_back(text, content.size());
+    }
   });
   out += text.substr(done);
   return out;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "alignment.h"
+
 namespace bantam {
 
 /// A stretch of text: a match, or the gap between two matches.
@@ -29,8 +31,8 @@ class Regex {
   void find(std::string_view text, std::vector<Span>& out) const;
   /// Appends matches and gaps as pieces; none is empty.
   void isolate(std::string_view text, std::vector<std::string_view>& out) const;
-  /// Each match replaced by `content`.
-  std::string replace(std::string_view text, std::string_view content) const;
+  /// Each match replaced by `content`; what changed is written to `edits`, if given.
+  std::string replace(std::string_view text, std::string_view content, Edits* edits = nullptr) const;
   const std::string& pattern() const { return pattern_; }
 
  private:

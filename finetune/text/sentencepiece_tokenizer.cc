@@ -55,18 +55,43 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const override {
     std::vector<int32_t> out;
     if (options.add_special && adds_bos_) out.push_back(parts_.bos);
-    for (const auto& part : finder_.cut(text, options.parse_special)) {
+    for (const auto& part : cut(text, options)) {
       if (part.id >= 0) {
         out.push_back(part.id);
         continue;
       }
-      const bool first = part.text.data() == text.data();
       std::vector<int> ids;
-      const auto status = (separate_ && !first ? inner_ : model_).Encode(part.text, &ids);
-      if (!status.ok()) throw Error(ErrorCode::data, str(parts_.where, ": ", status.ToString()));
+      check(model_for(part, text).Encode(part.text, &ids));
       out.insert(out.end(), ids.begin(), ids.end());
     }
     if (options.add_special && adds_eos_) out.push_back(parts_.eos);
+    return out;
+  }
+
+  Encoding encode_with_spans(std::string_view text, const EncodeOptions& options) const override {
+    Encoding out;
+    const auto put = [&](int32_t id, TextSpan span) {
+      out.ids.push_back(id);
+      out.spans.push_back(span);
+    };
+    if (options.add_special && adds_bos_) put(parts_.bos, {});
+    for (const auto& part : cut(text, options)) {
+      const auto at = static_cast<size_t>(part.text.data() - text.data());
+      if (part.id >= 0) {
+        put(part.id, {at, at + part.text.size()});
+        continue;
+      }
+      sentencepiece::ImmutableSentencePieceText pieces;
+      check(model_for(part, text).Encode(part.text, pieces.mutable_proto()));
+      const size_t start = out.ids.size();
+      for (size_t i = 0; i < pieces.pieces_size(); ++i) {
+        const auto piece = pieces.pieces(static_cast<int>(i));
+        put(static_cast<int32_t>(piece.id()), {piece.begin(), piece.end()});
+      }
+      fill_spans(part.text, std::span(out.ids).subspan(start), std::span(out.spans).subspan(start));
+      for (size_t i = start; i < out.spans.size(); ++i) out.spans[i].begin += at, out.spans[i].end += at;
+    }
+    if (options.add_special && adds_eos_) put(parts_.eos, {text.size(), text.size()});
     return out;
   }
 
@@ -103,6 +128,14 @@ class SentencePieceTokenizer final : public Tokenizer {
     const auto it = by_text_.find(std::string(token));
     return it == by_text_.end() ? -1 : it->second;
   }
+  std::string piece(int32_t id) const override {
+    if (id < 0 || id >= vocab_size()) return {};
+    return id < model_.GetPieceSize() ? model_.IdToPiece(id) : bytes_[static_cast<size_t>(id)];
+  }
+  bool is_special(int32_t id) const override {
+    const auto kind = id < 0 || id >= vocab_size() ? Kind::none : kinds_[static_cast<size_t>(id)];
+    return kind == Kind::special || kind == Kind::unknown;
+  }
   std::vector<std::pair<std::string, std::string>> files() const override { return parts_.files; }
 
  private:
@@ -110,6 +143,49 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   [[noreturn]] void fail(const std::string& what) const {
     throw Error(ErrorCode::model, str(parts_.where, ": ", what));
+  }
+
+  void check(const sentencepiece::util::Status& status) const {
+    if (!status.ok()) throw Error(ErrorCode::data, str(parts_.where, ": ", status.ToString()));
+  }
+
+  std::vector<AddedTokenFinder::Part> cut(std::string_view text, const EncodeOptions& options) const {
+    const PlainSpans spans(options.plain);
+    const Alignment none;
+    const AddedTokenFinder::Plain plain{spans, none};
+    return finder_.cut(text, options.parse_special, &plain);
+  }
+
+  const sentencepiece::SentencePieceProcessor& model_for(const AddedTokenFinder::Part& part,
+                                                         std::string_view text) const {
+    return separate_ && part.text.data() != text.data() ? inner_ : model_;
+  }
+
+  // The library gives nothing to pieces that it put in, to the front pieces of what a rule made of one stretch, and to
+  // all bytes of a character but the last.
+  void fill_spans(std::string_view text, std::span<const int32_t> ids, std::span<TextSpan> spans) const {
+    for (size_t i = 0; i < ids.size();) {
+      size_t end = i;
+      std::string bytes;  // of a character, when the pieces are bytes
+      while (end < ids.size() && model_.IsByte(ids[end])) {
+        bytes += bytes_[static_cast<size_t>(ids[end++])];
+        if (spans[end - 1].end > spans[end - 1].begin) break;
+      }
+      if (end == i) ++end;
+      TextSpan whole{spans[i].begin, spans[end - 1].end};
+      if (whole.end == whole.begin) whole = beside(text, whole.begin);
+      const bool exact = !bytes.empty() && text.substr(whole.begin, whole.end - whole.begin) == bytes;
+      for (size_t k = i; k < end; ++k) {
+        spans[k] = exact ? TextSpan{whole.begin + k - i, whole.begin + k - i + 1} : whole;
+      }
+      i = end;
+    }
+  }
+
+  // The character at a place, or the last one.
+  static TextSpan beside(std::string_view text, size_t at) {
+    if (at < text.size()) return {at, at + std::max<size_t>(1, utf8_sequence(text.substr(at)))};
+    return {text.size() - std::max<size_t>(1, utf8_last(text)), text.size()};
   }
 
   void load(sentencepiece::SentencePieceProcessor& model, std::string_view proto) const {

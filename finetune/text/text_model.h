@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "text_table.h"
+#include "tokenizer.h"
 
 namespace bantam {
 
@@ -44,8 +45,10 @@ class TextModel {
   virtual ~TextModel() = default;
   virtual const Vocabulary& vocabulary() const = 0;
   /// Appends the ids of one piece, which is not empty; returns how many of its bytes have no token: they are left out,
-  /// or become the unknown token.
-  virtual size_t encode(std::string_view piece, std::vector<int32_t>& out) const = 0;
+  /// or become the unknown token. With `spans`, also appends the bytes of the piece that each id stands for, ascending
+  /// by begin; only bytes that are left out are in none.
+  virtual size_t encode(std::string_view piece, std::vector<int32_t>& out,
+                        std::vector<TextSpan>* spans = nullptr) const = 0;
   /// The model takes bytes, not text in the byte alphabet: pieces may be any bytes.
   virtual bool takes_bytes() const { return false; }
   /// Every text has tokens.

@@ -50,8 +50,7 @@ size_t maximal_part(std::string_view s) {
 // are, combine with nothing before them and are not reordered. Looked up instead of worked out each time.
 class StableCharacters {
  public:
-  explicit StableCharacters(NormalForm form) : stable_(kMost), alone_(kMost) {
-    std::vector<bool> second(kMost);  // of a composition
+  explicit StableCharacters(NormalForm form) : form_(form), stable_(kMost), alone_(kMost), second_(kMost) {
     for (uint32_t c = 0; c < kMost; ++c) {
       utf8proc_int32_t parts[32];
       int boundary = 0;
@@ -59,7 +58,7 @@ class StableCharacters {
           utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 32,
                                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), &boundary);
       for (utf8proc_ssize_t k = 1; k < n && k < 32; ++k) {
-        if (parts[k] < static_cast<utf8proc_int32_t>(kMost)) second[static_cast<size_t>(parts[k])] = true;
+        if (parts[k] < static_cast<utf8proc_int32_t>(kMost)) second_[static_cast<size_t>(parts[k])] = true;
       }
     }
     const bool composes = form != NormalForm::nfd && form != NormalForm::nfkd;
@@ -67,7 +66,7 @@ class StableCharacters {
       if (between(c, 0xD800, 0xDFFF)) continue;
       alone_[c] = form != NormalForm::nfc_current && (among(kNewerMarks, c) || among(kNewerCompatibility, c));
       const auto* p = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
-      if (p->combining_class != 0 || (composes && second[c])) continue;
+      if (p->combining_class != 0 || (composes && second_[c])) continue;
       std::string one;
       utf8_append(one, c);
       stable_[c] = p->decomp_seqindex == UINT16_MAX && !between(c, 0xAC00, 0xD7A3) ? true : map(one, form) == one;
@@ -76,6 +75,19 @@ class StableCharacters {
   bool has(uint32_t c) const { return c < kMost && stable_[c]; }
   /// Not known to the reference: stays as it is, and what is beside it too is apart.
   bool alone(uint32_t c) const { return c < kMost && alone_[c]; }
+  /// What it becomes begins with a character that joins nothing before it.
+  bool starts_group(uint32_t c) const {
+    utf8proc_int32_t parts[32];
+    int boundary = 0;
+    const bool compat = form_ == NormalForm::nfkc || form_ == NormalForm::nfkd;
+    const int options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0);
+    if (utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 32, static_cast<utf8proc_option_t>(options),
+                                &boundary) < 1) {
+      return false;
+    }
+    return utf8proc_get_property(parts[0])->combining_class == 0 &&
+           !(parts[0] < static_cast<utf8proc_int32_t>(kMost) && second_[static_cast<size_t>(parts[0])]);
+  }
 
   static std::string map(std::string_view text, NormalForm form) {
     int options = UTF8PROC_STABLE;
@@ -92,7 +104,9 @@ class StableCharacters {
 
  private:
   static constexpr uint32_t kMost = 0x20000;
+  NormalForm form_;
   std::vector<bool> stable_, alone_;
+  std::vector<bool> second_;  // of a composition
 };
 
 const StableCharacters& stable_characters(NormalForm form) {
@@ -120,9 +134,68 @@ const StableCharacters& stable_characters(NormalForm form) {
   }
 }
 
+// Bytes of the characters that both begin with.
+size_t same_front(std::string_view a, std::string_view b) {
+  size_t n = 0;
+  while (n < a.size()) {
+    const size_t length = utf8_sequence(a.substr(n));
+    if (a.substr(n, length) != b.substr(n, length)) break;
+    n += length;
+  }
+  return n;
+}
+
+size_t same_back(std::string_view a, std::string_view b) {
+  size_t n = 0;
+  while (n < a.size() && n < b.size()) {
+    const size_t length = utf8_last(a.substr(0, a.size() - n));
+    if (n + length > b.size() || a.substr(a.size() - n - length, length) != b.substr(b.size() - n - length, length)) {
+      break;
+    }
+    n += length;
+  }
+  return n;
+}
+
+// `made` is what became of `text`, which stands at `at`: cut where characters are independent of those before them.
+void find_edits(std::string_view text, std::string_view made, size_t at, const StableCharacters& stable,
+                NormalForm form, Edits& edits) {
+  if (text == made) return;
+  struct Group {
+    std::string_view text;
+    std::string made;
+  };
+  std::vector<Group> groups;
+  size_t done = 0, joined = 0;
+  bool same = true;
+  const auto close = [&](size_t end) {
+    Group g{text.substr(done, end - done), {}};
+    g.made = StableCharacters::map(g.text, form);
+    same = same && made.substr(joined, g.made.size()) == g.made;
+    if (!same) return;
+    joined += g.made.size();
+    done = end;
+    groups.push_back(std::move(g));
+  };
+  for (size_t i = 0; i < text.size() && same;) {
+    uint32_t c = 0;
+    const size_t n = utf8_sequence(text.substr(i), &c);
+    if (i > done && stable.starts_group(c)) close(i);
+    i += n;
+  }
+  if (same) close(text.size());
+  if (!same || joined != made.size()) groups.assign(1, {text, std::string(made)});
+  for (const Group& g : groups) {
+    const size_t front = same_front(g.text, g.made);
+    const size_t back = same_back(g.text.substr(front), std::string_view(g.made).substr(front));
+    edits.replace(at + front, at + g.text.size() - back, g.made.size() - front - back);
+    at += g.text.size();
+  }
+}
+
 }  // namespace
 
-std::string normalize(std::string_view text, NormalForm form) {
+std::string normalize(std::string_view text, NormalForm form, Edits* edits) {
   const StableCharacters& stable = stable_characters(form);
   std::string out;
   out.reserve(text.size());
@@ -136,7 +209,9 @@ std::string normalize(std::string_view text, NormalForm form) {
     if (at == text.size() || alone || stable.has(c)) {
       if (unstable) {
         out += text.substr(done, safe - done);
-        out += StableCharacters::map(text.substr(safe, at - safe), form);
+        const std::string made = StableCharacters::map(text.substr(safe, at - safe), form);
+        if (edits != nullptr) find_edits(text.substr(safe, at - safe), made, safe, stable, form, *edits);
+        out += made;
         done = at;
         unstable = false;
       }
@@ -223,15 +298,18 @@ size_t grapheme_length(std::string_view text) {
   return at;
 }
 
-std::string replace_invalid(std::string_view text) {
+std::string replace_invalid(std::string_view text, Edits* edits) {
   std::string out;
+  const size_t size = text.size();
   while (!text.empty()) {
     const size_t valid = utf8_valid_prefix(text);
     out += text.substr(0, valid);
     text.remove_prefix(valid);
     if (text.empty()) break;
     out += "\xEF\xBF\xBD";
-    text.remove_prefix(maximal_part(text));
+    const size_t at = size - text.size(), bad = maximal_part(text);
+    if (edits != nullptr) edits->replace(at, at + bad, 3);
+    text.remove_prefix(bad);
   }
   return out;
 }

@@ -5,12 +5,14 @@
 #include <string>
 #include <string_view>
 
+#include "alignment.h"
+
 namespace bantam {
 
 /// The four forms as HF tokenizers have them (Unicode 9), and NFC of a current Unicode, as Python's unicodedata has it.
 enum class NormalForm { nfc, nfd, nfkc, nfkd, nfc_current };
-/// `text` must be valid UTF-8.
-std::string normalize(std::string_view text, NormalForm form);
+/// `text` must be valid UTF-8. What changed is written to `edits`, if given.
+std::string normalize(std::string_view text, NormalForm form, Edits* edits = nullptr);
 
 bool is_white_space(uint32_t c);  ///< White_Space
 bool is_word(uint32_t c);         ///< \w: alphabetic, marks, decimal digits, connectors, joiners
@@ -25,7 +27,7 @@ void append_lower(std::string& out, uint32_t c);
 size_t grapheme_length(std::string_view text);
 
 /// Each byte sequence that is not UTF-8 becomes U+FFFD, one for each longest start of a character (as in the WHATWG's
-/// decoder, Python and Rust).
-std::string replace_invalid(std::string_view text);
+/// decoder, Python and Rust). What changed is written to `edits`, if given.
+std::string replace_invalid(std::string_view text, Edits* edits = nullptr);
 
 }  // namespace bantam

@@ -81,7 +81,7 @@ const UnigramModel::Node* UnigramModel::step(const Node& node, uint8_t byte) con
   return it == last || it->byte != byte ? nullptr : &nodes_[it->node];
 }
 
-size_t UnigramModel::encode(std::string_view piece, std::vector<int32_t>& out) const {
+size_t UnigramModel::encode(std::string_view piece, std::vector<int32_t>& out, std::vector<TextSpan>* spans) const {
   struct Best {
     double score = 0;
     size_t from = std::string_view::npos;
@@ -114,38 +114,43 @@ size_t UnigramModel::encode(std::string_view piece, std::vector<int32_t>& out) c
     at += character;
   }
   // Back along the best path; stretches of the unknown token are one.
-  std::vector<std::pair<size_t, size_t>> cuts;
+  std::vector<TextSpan> cuts;
   bool after_unknown = false;
   for (size_t end = piece.size(); end > 0; end = best[end].from) {
     const bool is_unknown = unk_ >= 0 && best[end].id == unk_;
     if (is_unknown && after_unknown) {
-      cuts.back().first = best[end].from;
+      cuts.back().begin = best[end].from;
     } else {
-      cuts.emplace_back(best[end].from, end);
+      cuts.push_back({best[end].from, end});
     }
     after_unknown = is_unknown;
   }
   size_t lost = 0;
   for (size_t i = cuts.size(); i-- > 0;) {
-    const std::string_view text = piece.substr(cuts[i].first, cuts[i].second - cuts[i].first);
+    const std::string_view text = piece.substr(cuts[i].begin, cuts[i].end - cuts[i].begin);
     const Node* node = nodes_.data();
     for (size_t k = 0; k < text.size() && node != nullptr; ++k) node = step(*node, static_cast<uint8_t>(text[k]));
     if (node != nullptr && node->id >= 0) {
       out.push_back(node->id);
+      if (spans != nullptr) spans->push_back(cuts[i]);
     } else {
-      lost += append_unknown(text, out);
+      lost += append_unknown(piece, cuts[i], out, spans);
     }
   }
   return lost;
 }
 
-size_t UnigramModel::append_unknown(std::string_view text, std::vector<int32_t>& out) const {
+size_t UnigramModel::append_unknown(std::string_view piece, TextSpan at, std::vector<int32_t>& out,
+                                    std::vector<TextSpan>* spans) const {
+  const std::string_view text = piece.substr(at.begin, at.end - at.begin);
   const auto id = [&](char c) { return byte_ids_[static_cast<uint8_t>(c)]; };
   if (!falls_back_ || std::any_of(text.begin(), text.end(), [&](char c) { return id(c) < 0; })) {
     out.push_back(unk_);
+    if (spans != nullptr) spans->push_back(at);
     return text.size();
   }
   for (const char c : text) out.push_back(id(c));
+  for (size_t i = at.begin; spans != nullptr && i < at.end; ++i) spans->push_back({i, i + 1});
   return 0;
 }
 

@@ -25,10 +25,11 @@ class UnigramModel final : public TextModel {
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   bool complete() const override { return complete_; }
   /// As HF tokenizers: sums in double from the left, the first of equal scores counts, unknown neighbours are one.
-  size_t encode(std::string_view piece, std::vector<int32_t>& out) const override;
+  size_t encode(std::string_view piece, std::vector<int32_t>& out, std::vector<TextSpan>* spans) const override;
 
  private:
-  size_t append_unknown(std::string_view text, std::vector<int32_t>& out) const;
+  size_t append_unknown(std::string_view piece, TextSpan at, std::vector<int32_t>& out,
+                        std::vector<TextSpan>* spans) const;
 
   std::string where_;
   Vocabulary vocabulary_;

@@ -37,6 +37,13 @@ inline size_t utf8_sequence(std::string_view s, uint32_t* code = nullptr) {
   return n;
 }
 
+/// Length of the sequence at the end of `s`, which is not empty; 0 when it is not valid.
+inline size_t utf8_last(std::string_view s, uint32_t* code = nullptr) {
+  size_t begin = s.size() - 1;
+  while (begin > 0 && s.size() - begin < 4 && (static_cast<uint8_t>(s[begin]) & 0xC0) == 0x80) --begin;
+  return utf8_sequence(s.substr(begin), code) == s.size() - begin ? s.size() - begin : 0;
+}
+
 /// Bytes of ASCII at the start of `s`.
 inline size_t ascii_prefix(std::string_view s) {
   size_t i = 0;

@@ -24,6 +24,15 @@ class ByteTokenizer final : public Tokenizer {
     if (options.add_special && eos) out.push_back(kEos);
     return out;
   }
+  Encoding encode_with_spans(std::string_view text, const EncodeOptions& options) const override {
+    Encoding out;
+    if (options.add_special && bos) out.ids.push_back(kBos), out.spans.emplace_back();
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i] != '~') out.ids.push_back(static_cast<uint8_t>(text[i])), out.spans.push_back({i, i + 1});
+    }
+    if (options.add_special && eos) out.ids.push_back(kEos), out.spans.push_back({text.size(), text.size()});
+    return out;
+  }
   std::string decode(std::span<const int32_t> ids, bool skip_special) const override {
     std::string out;
     for (const int32_t id : ids) {
@@ -41,6 +50,10 @@ class ByteTokenizer final : public Tokenizer {
   bool adds_bos() const override { return bos; }
   bool adds_eos() const override { return eos; }
   int32_t token_id(std::string_view) const override { return -1; }
+  std::string piece(int32_t id) const override {
+    return id == kBos ? "<s>" : id == kEos ? "</s>" : std::string(1, static_cast<char>(id));
+  }
+  bool is_special(int32_t id) const override { return id >= kBos; }
   std::vector<std::pair<std::string, std::string>> files() const override { return {}; }
   size_t unencodable(std::string_view text) const override {
     return static_cast<size_t>(std::count(text.begin(), text.end(), '~'));

@@ -17,29 +17,6 @@ namespace {
 constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
 constexpr EncodeOptions kParsed{.add_special = false, .parse_special = true};
 
-const json& golden() {
-  static const json j =
-      json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "tokenizer_golden.json"));
-  return j;
-}
-
-const json& golden_case(std::string_view name) {
-  for (const auto& c : golden().at("cases")) {
-    if (c.at("name") == name) return c;
-  }
-  throw Error(ErrorCode::internal, str("no golden ", name));
-}
-
-// The tokenizer.json of a case.
-json file_of(const json& c) {
-  json j = c.at("json");
-  const auto model = c.at("model").get<std::string>();
-  j["added_tokens"] = golden().at("added").at(model);
-  j["model"] = golden().at("models").at(model);
-  j["model"].update(c.at("options"));
-  return j;
-}
-
 std::shared_ptr<const Tokenizer> load(const json& j) {
   TempDir dir;
   write_file(dir / "tokenizer.json", j.dump());
@@ -47,7 +24,7 @@ std::shared_ptr<const Tokenizer> load(const json& j) {
 }
 
 std::string refusal(std::string_view base, const std::function<void(json&)>& change) {
-  json j = file_of(golden_case(base));
+  json j = pipeline_file(pipeline_case(base));
   change(j);
   return error_of([&] { load(j); });
 }
@@ -59,12 +36,12 @@ std::vector<int32_t> ids_at(const json& list, size_t i) {
 }  // namespace
 
 TEST_CASE("ids and decoded text are the reference's for every part and option") {
-  const auto& texts = golden().at("texts");
-  CHECK(golden().at("cases").size() > 40);
+  const auto& texts = pipeline_golden().at("texts");
+  CHECK(pipeline_golden().at("cases").size() > 40);
   int not_compared = 0;
-  for (const auto& c : golden().at("cases")) {
+  for (const auto& c : pipeline_golden().at("cases")) {
     const auto name = c.at("name").get<std::string>();
-    const auto tokenizer = load(file_of(c));
+    const auto tokenizer = load(pipeline_file(c));
     CHECK(ids_text(tokenizer->encode("a", {.parse_special = true})) ==
           ids_text(c.at("around").get<std::vector<int32_t>>()));
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -88,8 +65,8 @@ TEST_CASE("ids and decoded text are the reference's for every part and option") 
 }
 
 TEST_CASE("control tokens in a text are text unless asked for") {
-  for (const auto& c : golden().at("cases")) {
-    const auto tokenizer = load(file_of(c));
+  for (const auto& c : pipeline_golden().at("cases")) {
+    const auto tokenizer = load(pipeline_file(c));
     CAPTURE(c.at("name").get<std::string>());
     const std::string text = "the</s>the<s>";
     const auto plain = tokenizer->encode(text, kPlain), parsed = tokenizer->encode(text, kParsed);
@@ -103,20 +80,20 @@ TEST_CASE("bytes that are not UTF-8: kept by byte-level vocabularies, U+FFFD els
   const std::string bad = "the \xFF\xC0 \xE2\x82 \xF0\x9F\x98 a\x80";
   const std::string shown = "the \uFFFD\uFFFD \uFFFD \uFFFD a\uFFFD";
   for (const char* name : {"bytes", "bytes_llama3", "bytes_deepseek"}) {
-    const auto tokenizer = load(file_of(golden_case(name)));
+    const auto tokenizer = load(pipeline_file(pipeline_case(name)));
     CHECK(tokenizer->decode(tokenizer->encode(bad, kPlain)) == bad);
     CHECK(tokenizer->unencodable(bad) == 0);
   }
   for (const char* name : {"llama2", "mistral", "unigram_bytes"}) {
     CAPTURE(name);
-    const auto tokenizer = load(file_of(golden_case(name)));
+    const auto tokenizer = load(pipeline_file(pipeline_case(name)));
     CHECK(tokenizer->encode(bad, kPlain) == tokenizer->encode(shown, kPlain));
     CHECK(tokenizer->decode(tokenizer->encode(bad, kPlain)) == shown);
   }
 }
 
 TEST_CASE("decoded bytes that make no character stay bytes") {
-  const auto tokenizer = load(file_of(golden_case("llama2")));
+  const auto tokenizer = load(pipeline_file(pipeline_case("llama2")));
   const std::vector<int32_t> ids = {tokenizer->token_id("<0xE2>"), tokenizer->token_id("<0x96>")};
   CHECK(tokenizer->decode(ids) == "\xE2\x96");
   CHECK(tokenizer->decode(std::vector<int32_t>{-1, 1 << 20}) == "\uFFFD\uFFFD");
@@ -124,11 +101,11 @@ TEST_CASE("decoded bytes that make no character stay bytes") {
 }
 
 TEST_CASE("text that a vocabulary cannot hold is counted") {
-  const auto tokenizer = load(file_of(golden_case("no_unk")));
+  const auto tokenizer = load(pipeline_file(pipeline_case("no_unk")));
   CHECK(tokenizer->unencodable("the river") == 0);
   CHECK(tokenizer->unencodable("the \u0e01\u0e01 the") == 6);
   CHECK(tokenizer->encode("the\u0e01", kPlain) == tokenizer->encode("the", kPlain));
-  json j = file_of(golden_case("unigram"));
+  json j = pipeline_file(pipeline_case("unigram"));
   j["model"].erase("unk_id");
   const auto closed = load(j);
   CHECK(contains(error_of([&] { closed->encode("\u0e01"); }, ErrorCode::data), "no token for"));
@@ -161,7 +138,7 @@ TEST_CASE("merges that make a control token do not") {
 }
 
 TEST_CASE("files that make much of little are refused") {
-  json j = file_of(golden_case("llama2"));
+  json j = pipeline_file(pipeline_case("llama2"));
   j["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(300, 'a')}};
   CHECK(contains(error_of([&] { load(j); }), "at most 256"));
   json steps = json::array();
@@ -171,17 +148,17 @@ TEST_CASE("files that make much of little are refused") {
   j["added_tokens"] = json::array();
   const auto tokenizer = load(j);
   CHECK(contains(error_of([&] { tokenizer->encode("a"); }, ErrorCode::data), "bytes of 1"));
-  j = file_of(golden_case("llama2"));
+  j = pipeline_file(pipeline_case("llama2"));
   j["model"]["vocab"]["far"] = 9'000'000;
   CHECK(contains(error_of([&] { load(j); }), "'far'"));
-  j = file_of(golden_case("llama2"));
+  j = pipeline_file(pipeline_case("llama2"));
   j["added_tokens"][3]["id"] = 9'000'000;
   CHECK(contains(error_of([&] { load(j); }), "9000000"));
 }
 
 TEST_CASE("tokenizer.json comes before tokenizer.model") {
   TempDir dir;
-  write_file(dir / "tokenizer.json", file_of(golden_case("llama2")).dump());
+  write_file(dir / "tokenizer.json", pipeline_file(pipeline_case("llama2")).dump());
   write_file(dir / "tokenizer.model",
              from_base64(golden_entry("sentencepiece", "llama").at("model").get<std::string>()));
   CHECK(load_tokenizer(dir.path())->token_id("<tool>") > 0);
@@ -260,7 +237,7 @@ TEST_CASE("damaged files give a message or a tokenizer, never a crash") {
   RandomText random(23);
   size_t refused = 0, read = 0;
   for (const char* name : {"bytes_deepseek", "llama2", "unigram_bytes", "precompiled", "affixes"}) {
-    json j = file_of(golden_case(name));
+    json j = pipeline_file(pipeline_case(name));
     j["model"]["vocab"] = name == std::string("unigram_bytes")
                               ? json(std::vector<json>(j["model"]["vocab"].begin(), j["model"]["vocab"].begin() + 60))
                               : j["model"]["vocab"];
@@ -288,7 +265,7 @@ TEST_CASE("damaged files give a message or a tokenizer, never a crash") {
       try {
         const auto tokenizer = load_tokenizer(dir.path());
         ++read;
-        for (const auto& text : golden().at("texts")) {
+        for (const auto& text : pipeline_golden().at("texts")) {
           tokenizer->decode(tokenizer->encode(text.get<std::string>(), kParsed));
         }
       } catch (const Error& e) {

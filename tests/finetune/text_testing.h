@@ -25,6 +25,30 @@ inline const nlohmann::json& golden_entry(const char* list, std::string_view nam
   throw Error(ErrorCode::internal, str("no golden ", name));
 }
 
+/// tokenizer.json files of every part and option: models, stages, texts and the reference's ids.
+inline const nlohmann::json& pipeline_golden() {
+  static const nlohmann::json j =
+      nlohmann::json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "tokenizer_golden.json"));
+  return j;
+}
+
+inline const nlohmann::json& pipeline_case(std::string_view name) {
+  for (const auto& c : pipeline_golden().at("cases")) {
+    if (c.at("name") == name) return c;
+  }
+  throw Error(ErrorCode::internal, str("no golden ", name));
+}
+
+/// The tokenizer.json of a case.
+inline nlohmann::json pipeline_file(const nlohmann::json& c) {
+  nlohmann::json j = c.at("json");
+  const auto model = c.at("model").get<std::string>();
+  j["added_tokens"] = pipeline_golden().at("added").at(model);
+  j["model"] = pipeline_golden().at("models").at(model);
+  j["model"].update(c.at("options"));
+  return j;
+}
+
 inline std::string from_base64(std::string_view text) {
   static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out;
