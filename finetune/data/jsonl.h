@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One JSON object per line, read as a stream.
+// One JSON object per line, read as a stream: the reader of rows for JSONL, whatever the file's name.
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "row_reader_parts.h"
 
 namespace bantam {
 
@@ -23,18 +25,13 @@ class JsonlReader {
   /// The next row, always an object; false at the end. Error(data) "file:line:column: what"; columns count bytes
   /// from 1.
   bool next(nlohmann::json& row);
-  int64_t line() const { return line_; }  ///< of the row that next() gave, from 1
-  const std::string& file() const { return file_; }
-  std::string where() const { return file_ + ":" + std::to_string(line_); }
+  int64_t line() const { return line_; }  ///< of the row that next() gave, from 1; at the end, how many there were
+  const std::string& file() const { return reader_->file(); }
+  std::string where() const { return file() + ":" + std::to_string(line_); }
 
  private:
-  bool next_line();
-
-  std::string file_;
-  JsonlLimits limits_;
-  std::ifstream in_;
-  std::string chunk_, text_;
-  size_t at_ = 0;
+  std::unique_ptr<InputReader> reader_;
+  RawRow row_;
   int64_t line_ = 0;
 };
 
