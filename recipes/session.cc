@@ -84,17 +84,6 @@ TrainOptions train_options(const Recipe& r) {
   return o;
 }
 
-// Identifies the tokenised data: a changed file under the same name is another run.
-uint64_t data_hash(const Dataset& d) {
-  uint64_t h = kFnvStart;
-  for (const Sample& s : d.samples) {
-    h = fnv1a(&s.id, sizeof s.id, h);
-    h = fnv1a(s.ids.data(), s.ids.size() * sizeof s.ids[0], h);
-    h = fnv1a(s.trained.data(), s.trained.size(), h);
-  }
-  return h;
-}
-
 }  // namespace
 
 QuantConfig quant_config(const Recipe& r) {
@@ -192,17 +181,17 @@ Session open_session(const Recipe& r, const CommandOptions& options, bool assume
   } else if (r.val_set_size > 0) {
     s.eval = split_off_validation(s.train, r.val_set_size, static_cast<uint64_t>(r.seed));
   }
-  for (const Dataset* d : {&s.train, &s.eval})
-    for (const Sample& x : d->samples)
-      for (const int32_t id : x.ids)
-        if (id >= s.config.vocab_size)
-          throw Error(
-              ErrorCode::model,
-              str(r.base_model, ": the tokenizer gives id ", id, ", the model's vocabulary has ", s.config.vocab_size),
-              "tokenizer and weights are not of one model");
+  for (const Dataset* d : {&s.train, &s.eval}) {
+    const int32_t least = d->samples.smallest_token(), most = d->samples.largest_token();
+    if (least >= 0 && most < s.config.vocab_size) continue;
+    throw Error(ErrorCode::model,
+                str(r.base_model, ": the tokenizer gives id ", least < 0 ? least : most,
+                    ", the model's vocabulary has ", s.config.vocab_size),
+                "tokenizer and weights are not of one model");
+  }
   choose_context(s, r, assume_device);
   choose_modules(s, r);
-  s.options.run_key = str("recipe ", recipe_run_key(r), ", data ", hex64(data_hash(s.train)));
+  s.options.run_key = str("recipe ", recipe_run_key(r), ", data ", hex64(s.train.samples.hash()));
   s.options.resume_with_new_total = options.resume;
   s.options.base_model_name = !r.hf_base.empty()          ? r.hf_base
                               : !s.config.hf_base.empty() ? s.config.hf_base

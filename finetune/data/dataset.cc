@@ -80,6 +80,7 @@ class Reader {
                                                                static_cast<double>(r.rows_read))))),
                   str("to keep every row, max_seq_length ", r.longest_row, ": ", kAdvice));
     }
+    out_.samples = samples_.finish();
     r.samples = static_cast<int64_t>(out_.samples.size());
     if (r.supervised_tokens == 0) {
       throw Error(ErrorCode::data,
@@ -208,20 +209,17 @@ class Reader {
     r.tokens += n;
     r.supervised_tokens += s.targets();
     r.longest_kept = std::max(r.longest_kept, n);
-    out_.samples.push_back(std::move(s));
+    samples_.add(s);
   }
 
   const Tokenizer& tokenizer_;
   const DataOptions& options_;
   Dataset out_;
+  SampleWriter samples_;
   RowRef first_too_long_;
 };
 
 }  // namespace
-
-int64_t Sample::targets() const {
-  return std::count_if(trained.begin(), trained.end(), [](uint8_t t) { return t != 0; });
-}
 
 Dataset read_datasets(const std::vector<DatasetSpec>& specs, const Tokenizer& tokenizer, const DataOptions& options) {
   if (specs.empty()) throw Error(ErrorCode::usage, "no dataset is named", "list at least one under datasets");
@@ -247,15 +245,17 @@ Dataset split_off_validation(Dataset& train, double rows, uint64_t seed) {
                 "lower val_set_size, or give test_datasets");
   }
   std::vector<uint64_t> keys;
-  for (const Sample& s : train.samples) {
-    if (keys.empty() || keys.back() != row_key(s.id)) keys.push_back(row_key(s.id));
+  for (size_t i = 0; i < train.samples.size(); ++i) {
+    const uint64_t key = row_key(train.samples.id(i));
+    if (keys.empty() || keys.back() != key) keys.push_back(key);
   }
   SplitMix64 random(mix64(mix64(seed) ^ 0x76616C6964ull));  // apart from the streams of the epochs
   shuffle(keys, random);
   // In drawn order, rows are taken whole until enough samples are there; the last row is never taken.
   std::vector<std::pair<uint64_t, int64_t>> pieces;
-  for (const Sample& s : train.samples) {
-    if (pieces.empty() || pieces.back().first != row_key(s.id)) pieces.emplace_back(row_key(s.id), 0);
+  for (size_t i = 0; i < train.samples.size(); ++i) {
+    const uint64_t key = row_key(train.samples.id(i));
+    if (pieces.empty() || pieces.back().first != key) pieces.emplace_back(key, 0);
     ++pieces.back().second;
   }
   std::sort(pieces.begin(), pieces.end());
@@ -266,26 +266,28 @@ Dataset split_off_validation(Dataset& train, double rows, uint64_t seed) {
     count += std::lower_bound(pieces.begin(), pieces.end(), std::pair<uint64_t, int64_t>(keys[i], 0))->second;
   }
   std::sort(taken.begin(), taken.end());
-  std::vector<Sample> left;
+  std::vector<uint32_t> left, held_out;
   uint64_t last = 0;
-  for (Sample& s : train.samples) {
-    if (!std::binary_search(taken.begin(), taken.end(), row_key(s.id))) {
-      left.push_back(std::move(s));
+  for (size_t i = 0; i < train.samples.size(); ++i) {
+    const uint64_t key = row_key(train.samples.id(i));
+    if (!std::binary_search(taken.begin(), taken.end(), key)) {
+      left.push_back(static_cast<uint32_t>(i));
       continue;
     }
     DataReport& r = valid.report;
-    const auto n = static_cast<int64_t>(s.ids.size());
-    if (valid.samples.empty() || row_key(s.id) != last) ++r.rows_kept;
-    last = row_key(s.id);
+    const int64_t n = train.samples.length(i);
+    if (held_out.empty() || key != last) ++r.rows_kept;
+    last = key;
     r.tokens += n;
-    r.supervised_tokens += s.targets();
+    r.supervised_tokens += train.samples[i].targets();
     r.longest_kept = std::max(r.longest_kept, n);
-    valid.samples.push_back(std::move(s));
+    held_out.push_back(static_cast<uint32_t>(i));
   }
+  valid.samples = train.samples.subset(std::move(held_out));
   valid.report.rows_read = valid.report.rows_kept;
   valid.report.longest_row = valid.report.longest_kept;
   valid.report.samples = static_cast<int64_t>(valid.samples.size());
-  train.samples = std::move(left);
+  train.samples = train.samples.subset(std::move(left));
   if (valid.samples.empty()) {
     throw Error(ErrorCode::usage,
                 str("val_set_size ", rows, ": the samples are pieces of one row and cannot be parted"));

@@ -7,7 +7,7 @@
 
 #include "../text/tokenizer.h"
 #include "dataset_spec.h"
-#include "sample.h"
+#include "sample_set.h"
 
 namespace bantam {
 
@@ -44,7 +44,7 @@ struct DataReport {
 };
 
 struct Dataset {
-  std::vector<Sample> samples;
+  SampleSet samples;
   DataReport report;
 };
 
