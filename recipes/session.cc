@@ -185,12 +185,12 @@ void read_data(Session& s, const Recipe& r, const CommandOptions& options) {
     s.eval = split_off_validation(s.train, r.val_set_size, static_cast<uint64_t>(r.seed));
   }
   for (const Dataset* d : {&s.train, &s.eval}) {
-    const int32_t largest = d->samples.largest_token();
-    if (largest >= s.config.vocab_size)
-      throw Error(
-          ErrorCode::model,
-          str(r.base_model, ": the tokenizer gives id ", largest, ", the model's vocabulary has ", s.config.vocab_size),
-          "tokenizer and weights are not of one model");
+    const int32_t least = d->samples.smallest_token(), most = d->samples.largest_token();
+    if (least < 0 || most >= s.config.vocab_size)
+      throw Error(ErrorCode::model,
+                  str(r.base_model, ": the tokenizer gives id ", least < 0 ? least : most,
+                      ", the model's vocabulary has ", s.config.vocab_size),
+                  "tokenizer and weights are not of one model");
   }
 }
 

@@ -2,9 +2,11 @@
 // Batches: strips of packed tokens, no padding anywhere, and the order in which an epoch visits them.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dataset.h"
+#include "sample_set.h"
 
 namespace bantam {
 
@@ -12,7 +14,7 @@ namespace bantam {
 struct Batch {
   std::vector<int32_t> ids;          ///< [T]
   std::vector<int32_t> labels;       ///< [T] the next token of the same sample where that is trained, else kIgnoreLabel
-  std::vector<float> weights;        ///< [T] 1 where trained, else 0
+  std::vector<float> weights;        ///< [T] of the label's loss: the sample's weight of it, 0 without a label
   std::vector<int32_t> positions;    ///< [T] from 0 in each sample
   std::vector<int32_t> cu_seqlens;   ///< [num_seqs + 1]
   std::vector<uint64_t> sample_ids;  ///< [num_seqs]
@@ -33,19 +35,26 @@ struct BatchOptions {
   bool longest_batch_first = true;  ///< the step with the longest micro-batch opens the first epoch, that one first
 };
 
-/// Which samples (indices) form each micro-batch of each step of one epoch.
+/// Which samples (indices) form each micro-batch of each step of one epoch. Flat, for many samples.
 struct EpochPlan {
-  std::vector<std::vector<std::vector<int32_t>>> steps;  ///< [step][micro][sample]
-  int64_t longest_micro_batch = 0;                       ///< tokens
+  std::vector<int32_t> order;            ///< samples, one micro-batch after the other
+  std::vector<int64_t> micro_starts{0};  ///< [micro_batches + 1] in order
+  std::vector<int64_t> step_starts{0};   ///< [steps + 1] in the micro-batches
+  int64_t longest_micro_batch = 0;       ///< tokens
+  int64_t steps() const { return static_cast<int64_t>(step_starts.size()) - 1; }
+  int64_t micro_batches() const { return static_cast<int64_t>(micro_starts.size()) - 1; }
+  std::span<const int32_t> micro_batch(int64_t i) const;
+  std::vector<std::vector<int32_t>> step(int64_t i) const;  ///< [micro][sample]
+  bool operator==(const EpochPlan&) const = default;
 };
 
 /// A function of the samples' lengths, options and epoch only. Shuffled by (seed, epoch), but for longest_batch_first.
 /// The last window may hold fewer micro-batches. Every sample appears exactly once.
-EpochPlan plan_epoch(const std::vector<Sample>& samples, const BatchOptions& options, int64_t epoch);
+EpochPlan plan_epoch(const SampleSet& samples, const BatchOptions& options, int64_t epoch);
 /// The same without shuffling, in order: evaluation.
-EpochPlan plan_in_order(const std::vector<Sample>& samples, const BatchOptions& options);
+EpochPlan plan_in_order(const SampleSet& samples, const BatchOptions& options);
 
-Batch make_batch(const std::vector<Sample>& samples, const std::vector<int32_t>& which);
-StepBatch make_step(const std::vector<Sample>& samples, const std::vector<std::vector<int32_t>>& micro);
+Batch make_batch(const SampleSet& samples, const std::vector<int32_t>& which);
+StepBatch make_step(const SampleSet& samples, const std::vector<std::vector<int32_t>>& micro);
 
 }  // namespace bantam
