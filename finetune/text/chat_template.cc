@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chat_template.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "../../kernels/error.h"
+#include "../../kernels/hash.h"
 #include "../../quant/gguf.h"
+#include "chat_template_input.h"
 #include "json_file.h"
+#include "named_templates.h"
 #include "utf8.h"
 
 namespace bantam {
@@ -15,6 +19,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Sources = std::vector<std::pair<std::string, std::string>>;  // name, template
 
+constexpr const char* kTokenizerDefault = "tokenizer_default";
+constexpr size_t kMostTemplateBytes = size_t{16} << 20;
 constexpr const char* kTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                    "pad_token", "cls_token", "mask_token"};
 
@@ -123,6 +129,11 @@ bool is_gguf(const fs::path& model) {
   return model.extension() == ".gguf" && !fs::is_directory(model, ec);
 }
 
+JinjaValue::Entries model_tokens(const fs::path& model) {
+  if (model.empty()) return {};
+  return is_gguf(model) ? gguf_tokens(*GgufFile::open(model)) : folder_tokens(model);
+}
+
 }  // namespace
 
 ChatTemplate ChatTemplate::load(const fs::path& model) {
@@ -138,48 +149,95 @@ ChatTemplate ChatTemplate::load(const fs::path& model) {
     out.special_tokens_ = folder_tokens(model);
   }
   if (sources.empty()) {
-    throw Error(ErrorCode::model, str(model.string(), ": no chat template"),
-                "a base model has none: put a chat_template.jinja beside its files, or use another dataset type");
+    throw Error(
+        ErrorCode::model, str(model.string(), ": no chat template"),
+        "a base model has none: set chat_template: chatml (or another name, or the path of a .jinja file), or use "
+        "another dataset type");
   }
+  out.name_ = kTokenizerDefault;
   for (auto& [name, source] : sources) {
-    const std::string place = sources.size() == 1 ? out.where_ : str(out.where_, "(", printable(name, 60), ")");
-    out.templates_.emplace_back(name, JinjaTemplate::parse(source, place));
+    std::string place = sources.size() == 1 ? out.where_ : str(out.where_, "(", printable(name, 60), ")");
+    out.add(std::move(name), std::move(source), std::move(place));
   }
   return out;
 }
 
 ChatTemplate ChatTemplate::from_text(const std::string& source, std::string name, const fs::path& model) {
   ChatTemplate out;
-  out.where_ = name;
-  if (!model.empty()) {
-    out.special_tokens_ = is_gguf(model) ? gguf_tokens(*GgufFile::open(model)) : folder_tokens(model);
-  }
-  out.templates_.emplace_back("default", JinjaTemplate::parse(source, std::move(name)));
+  out.where_ = out.name_ = name;
+  out.special_tokens_ = model_tokens(model);
+  out.add("default", source, std::move(name));
   return out;
 }
 
-const JinjaTemplate& ChatTemplate::select(bool with_tools) const {
-  const auto find = [&](std::string_view name) -> const JinjaTemplate* {
-    for (const auto& [other, parsed] : templates_)
-      if (other == name) return &parsed;
+ChatTemplate ChatTemplate::named(std::string_view name, const fs::path& model) {
+  const NamedTemplate& known = named_template(name);
+  ChatTemplate out;
+  out.where_ = str("chat_template ", name);
+  out.name_ = name;
+  out.special_tokens_ = model_tokens(model);
+  const bool has_eos = std::any_of(out.special_tokens_.begin(), out.special_tokens_.end(),
+                                   [](const auto& token) { return token.first.text() == "eos_token"; });
+  if (known.writes_eos && !has_eos) {
+    throw Error(ErrorCode::model,
+                str(out.where_, ": it ends answers with eos_token, and ", model.empty() ? "no model" : model.string(),
+                    " names one"),
+                "name eos_token in tokenizer_config.json, or take another template");
+  }
+  out.add("default", known.source, out.where_);
+  return out;
+}
+
+ChatTemplate ChatTemplate::resolve(const std::string& setting, const fs::path& model) {
+  if (setting == kTokenizerDefault) return load(model);
+  const fs::path path(setting);
+  if (path.extension() != ".jinja") return named(setting, model);
+  if (!present(path)) throw Error(ErrorCode::usage, str("chat_template ", setting, ": no such file"));
+  return from_text(read_text_file(path, kMostTemplateBytes), setting, model);
+}
+
+void ChatTemplate::add(std::string name, std::string source, std::string place) {
+  JinjaTemplate parsed = JinjaTemplate::parse(source, std::move(place));
+  const TemplateWants wants = try_out(parsed, special_tokens_);
+  templates_.push_back({std::move(name), std::move(source), std::move(parsed), wants});
+}
+
+const ChatTemplate::Entry& ChatTemplate::entry(bool with_tools) const {
+  const auto find = [&](std::string_view name) -> const Entry* {
+    for (const Entry& e : templates_)
+      if (e.name == name) return &e;
     return nullptr;
   };
   if (const auto* tool_use = with_tools ? find("tool_use") : nullptr) return *tool_use;
-  if (const auto* parsed = find("default")) return *parsed;
+  if (const auto* found = find("default")) return *found;
   std::string names;
-  for (const auto& [name, parsed] : templates_) names += (names.empty() ? "" : ", ") + printable(name, 60);
+  for (const Entry& e : templates_) names += (names.empty() ? "" : ", ") + printable(e.name, 60);
   throw Error(ErrorCode::model, str(where_, ": no template is named 'default', found ", names));
 }
 
+const JinjaTemplate& ChatTemplate::select(bool with_tools) const {
+  return entry(with_tools).parsed;
+}
+
+const std::string& ChatTemplate::source(bool with_tools) const {
+  return entry(with_tools).source;
+}
+
+uint64_t ChatTemplate::fingerprint() const {
+  // each text behind its length, so that no two lists of texts run together
+  uint64_t hash = kFnvStart;
+  const auto add = [&](std::string_view text) {
+    const uint64_t n = text.size();
+    hash = fnv1a(text, fnv1a(&n, sizeof n, hash));
+  };
+  for (const Entry& e : templates_) add(e.name), add(e.source);
+  for (const auto& [name, token] : special_tokens_) add(name.text()), add(token.text());
+  return hash;
+}
+
 Rendered ChatTemplate::render(const ChatInput& input, const JinjaOptions& options) const {
-  const bool with_tools = !input.tools.is(JinjaValue::Kind::none);
-  JinjaValue::Entries context = special_tokens_;
-  context.emplace_back("messages", input.messages);
-  context.emplace_back("tools", input.tools);
-  context.emplace_back("documents", JinjaValue());
-  context.emplace_back("add_generation_prompt", input.add_generation_prompt);
-  context.insert(context.end(), input.variables.begin(), input.variables.end());
-  return select(with_tools).render(JinjaValue::dict(std::move(context)), options);
+  const Entry& e = entry(!input.tools.is(JinjaValue::Kind::none));
+  return e.parsed.render(template_context(input, special_tokens_, e.wants), options);
 }
 
 }  // namespace bantam

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chat template of a model: found among its files, rendered with its special tokens.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,12 @@ struct ChatInput {
   JinjaValue::Entries variables;       ///< further ones, e.g. {"enable_thinking", false}; they win over the rest
 };
 
+/// In which of two forms a template takes what may be said in both.
+struct TemplateWants {
+  bool parts = false;              ///< content as a list of parts; otherwise as one text
+  bool arguments_as_text = false;  ///< those of tool calls as JSON text; otherwise as an object
+};
+
 /// Immutable; safe to use from several threads.
 class ChatTemplate {
  public:
@@ -27,18 +35,41 @@ class ChatTemplate {
   /// Of a text, with the special tokens of `model` (a folder, a .gguf file, or empty: none).
   static ChatTemplate from_text(const std::string& source, std::string name, const std::filesystem::path& model = {});
 
+  /// One of named_templates(), with the special tokens of `model`. Error(usage) for an unknown name, Error(model) where
+  /// the template ends answers with eos_token and the model names none.
+  static ChatTemplate named(std::string_view name, const std::filesystem::path& model = {});
+  /// By the recipe's chat_template: tokenizer_default (that of the model), a name, or the path of a .jinja file.
+  static ChatTemplate resolve(const std::string& setting, const std::filesystem::path& model);
+
   /// Error(data) with the template's own message where it refuses the conversation. See JinjaTemplate::render.
+  /// Content in several text parts is joined by line breaks, and arguments of tool calls become JSON text, where the
+  /// template wants it so; it is tried out when the template is loaded.
   Rendered render(const ChatInput& input, const JinjaOptions& options = {}) const;
 
   /// The template that is used for a conversation; several are there where a model has one for tools.
   const JinjaTemplate& select(bool with_tools) const;
+  /// Its text, as it stands in the file.
+  const std::string& source(bool with_tools) const;
+  /// What was asked for: tokenizer_default, a name, a path.
+  const std::string& name() const { return name_; }
+  /// Of all texts and special tokens; for cache keys.
+  uint64_t fingerprint() const;
   /// Texts of bos_token, eos_token, ...: the variables of every rendering.
   const JinjaValue::Entries& special_tokens() const { return special_tokens_; }
 
  private:
-  std::vector<std::pair<std::string, JinjaTemplate>> templates_;  ///< by name; a single one is "default"
+  struct Entry {
+    std::string name;  ///< a single one is "default"
+    std::string source;
+    JinjaTemplate parsed;
+    TemplateWants wants;
+  };
+  void add(std::string name, std::string source, std::string place);
+  const Entry& entry(bool with_tools) const;
+
+  std::vector<Entry> templates_;
   JinjaValue::Entries special_tokens_;
-  std::string where_;
+  std::string where_, name_;
 };
 
 }  // namespace bantam
