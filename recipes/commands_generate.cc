@@ -62,7 +62,7 @@ int generate_command(const GenerateCommandOptions& o) {
   const auto ctx = make_context(o.device, o.num_threads);
 
   const std::vector<int32_t> prompt = chat
-                                          ? chat_prompt_ids(*chat_template, *tokenizer, {o.system, o.prompt})
+                                          ? chat_prompt_ids(chat_template, tokenizer, {o.system, o.prompt})
                                           : tokenizer->encode(o.prompt, {.add_special = !o.raw, .parse_special = true});
   if (prompt.empty()) throw Error(ErrorCode::usage, "--prompt is empty", "give a text to continue");
   const auto wanted = static_cast<int64_t>(prompt.size()) + o.max_new_tokens;

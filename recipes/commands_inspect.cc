@@ -23,7 +23,7 @@ int inspect_command(const InspectCommandOptions& o) {
     text = tokenizer->decode(ids, false);
   } else {
     text = chat_prompt(*chat_template, prompt);
-    ids = chat_prompt_ids(*chat_template, *tokenizer, prompt);
+    ids = chat_prompt_ids(chat_template, tokenizer, prompt);
   }
   const auto stops = stop_ids(source.model, tokenizer, plain ? nullptr : chat_template);
   if (o.only_prompt && !o.common.json) {

@@ -90,7 +90,7 @@ int tokenize_command(const TokenizeCommandOptions& o) {
     const std::string input = text();
     const auto row = nlohmann::ordered_json::parse(input, nullptr, false);
     if (!row.is_object()) {
-      printer.print(chat_prompt_ids(*chat_template, *tokenizer, {{}, input}), {}, {});
+      printer.print(chat_prompt_ids(chat_template, tokenizer, {{}, input}), {}, {});
       return 0;
     }
     DatasetSpec spec;

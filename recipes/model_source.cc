@@ -73,9 +73,9 @@ std::string chat_prompt(const ChatTemplate& chat_template, const ChatPrompt& p) 
   return chat_template.render({.messages = conversation_of(p).messages, .add_generation_prompt = true}).text;
 }
 
-std::vector<int32_t> chat_prompt_ids(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                                     const ChatPrompt& p) {
-  return encode_prompt(chat_template, tokenizer, conversation_of(p));
+std::vector<int32_t> chat_prompt_ids(const std::shared_ptr<const ChatTemplate>& chat_template,
+                                     const std::shared_ptr<const Tokenizer>& tokenizer, const ChatPrompt& p) {
+  return ChatEncoder(tokenizer, chat_template).encode_prompt(conversation_of(p));
 }
 
 std::vector<int32_t> stop_ids(const fs::path& model, const std::shared_ptr<const Tokenizer>& tokenizer,
@@ -90,8 +90,8 @@ std::vector<int32_t> stop_ids(const fs::path& model, const std::shared_ptr<const
     c.messages = JinjaValue::list(std::move(messages));
     const Sample s = ChatEncoder(tokenizer, chat_template).encode(c);
     for (size_t i = s.ids.size(); i-- > 0;) {
-      if (s.trained[i] == 0) continue;
-      if (tokenizer->is_special(s.ids[i])) ids.push_back(s.ids[i]);
+      if (s.trained[i] == 0 || !tokenizer->is_special(s.ids[i])) continue;  // a line end may stand behind the marker
+      ids.push_back(s.ids[i]);
       break;
     }
   }

@@ -33,8 +33,8 @@ struct ChatPrompt {
 /// that use the model's template send.
 std::string chat_prompt(const ChatTemplate& chat_template, const ChatPrompt& prompt);
 /// Its ids, as in training: control tokens only where the template wrote them.
-std::vector<int32_t> chat_prompt_ids(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                                     const ChatPrompt& prompt);
+std::vector<int32_t> chat_prompt_ids(const std::shared_ptr<const ChatTemplate>& chat_template,
+                                     const std::shared_ptr<const Tokenizer>& tokenizer, const ChatPrompt& prompt);
 
 /// Tokens that end an answer: EOS, what the template puts behind an answer, and those of generation_config.json.
 /// `chat_template` may be null.

@@ -12,7 +12,8 @@
 namespace bantam {
 
 std::shared_ptr<const ChatTemplate> load_chat_template(const std::filesystem::path& model, const std::string& setting) {
-  return ChatTemplate::resolve(setting, model);
+  if (setting == "tokenizer_default" && !ChatTemplate::has(model)) return nullptr;
+  return std::make_shared<const ChatTemplate>(ChatTemplate::resolve(setting, model));
 }
 
 Dataset split_off_validation(Dataset& train, double rows, uint64_t seed) {

@@ -106,38 +106,47 @@ void BpeModel::find_word_starts(const std::vector<std::pair<std::string, std::st
 }
 
 size_t BpeModel::encode(std::string_view piece, std::vector<int32_t>& out, std::vector<TextSpan>* spans) const {
-  if (!space_starts_word_ || (ignore_merges_ && piece.size() <= vocabulary_.longest()))
-    return encode_word(piece, 0, out, spans);
+  return spans == nullptr ? encode_piece<false>(piece, out, nullptr) : encode_piece<true>(piece, out, spans);
+}
+
+template <bool with_spans>
+size_t BpeModel::encode_piece(std::string_view piece, std::vector<int32_t>& out, std::vector<TextSpan>* spans) const {
+  if (!space_starts_word_ || (ignore_merges_ && piece.size() <= vocabulary_.longest())) {
+    return encode_word<with_spans>(piece, 0, out, spans);
+  }
   size_t lost = 0;
   for (size_t at = 0; at < piece.size();) {
     const std::string_view rest = piece.substr(at);
     size_t end = 0;
     while (rest.substr(end).starts_with(kSpaceSign)) end += kSpaceSign.size();
     end = std::min(rest.find(kSpaceSign, end), rest.size());
-    lost += encode_word(rest.substr(0, end), at, out, spans);
+    lost += encode_word<with_spans>(rest.substr(0, end), at, out, spans);
     at += end;
   }
   return lost;
 }
 
+template <bool with_spans>
 size_t BpeModel::encode_word(std::string_view word, size_t at, std::vector<int32_t>& out,
                              std::vector<TextSpan>* spans) const {
   const int32_t id = bytes_ ? words_.find(word) : vocabulary_.find(word);
   const uint8_t whole = id < 0 ? uint8_t{never} : whole_[static_cast<size_t>(id)].load(std::memory_order_relaxed);
   if (whole == yes || (ignore_merges_ && whole != never)) {
     out.push_back(id);
-    if (spans != nullptr) spans->push_back({at, at + word.size()});
+    if constexpr (with_spans) spans->push_back({at, at + word.size()});
     return 0;
   }
-  const size_t start = out.size(), spans_start = spans == nullptr ? 0 : spans->size();
-  const size_t lost = bytes_ ? append_bytes(word, at, out, spans) : append_characters(word, at, out, spans);
-  const size_t n = out.size() - start;
-  if (spans == nullptr) {
-    out.resize(start + merges_.apply(out.data() + start, n));
-  } else {
-    const size_t left = merges_.apply(out.data() + start, n, spans->data() + spans_start);
+  const size_t start = out.size();
+  size_t lost = 0;
+  if constexpr (with_spans) {
+    const size_t spans_start = spans->size();
+    lost = bytes_ ? append_bytes(word, at, out, spans) : append_characters(word, at, out, spans);
+    const size_t left = merges_.apply(out.data() + start, out.size() - start, spans->data() + spans_start);
     out.resize(start + left);
     spans->resize(spans_start + left);
+  } else {
+    lost = bytes_ ? append_bytes(word, at, out, nullptr) : append_characters(word, at, out, nullptr);
+    out.resize(start + merges_.apply(out.data() + start, out.size() - start));
   }
   if (whole == unknown && lost == 0) {
     const uint8_t now = out.size() == start + 1 && out[start] == id ? yes : no;
@@ -151,17 +160,22 @@ size_t BpeModel::append_bytes(std::string_view word, size_t at, std::vector<int3
   size_t lost = 0;
   bool after_unk = false;
   for (const char c : word) {
-    const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
-    lost += id < 0;
-    const bool joins = id < 0 && after_unk && fuse_unk_;
-    after_unk = id < 0;
-    if (joins) {
-      if (spans != nullptr && unk_ >= 0) spans->back().end = at + 1;
-    } else if (id >= 0 || unk_ >= 0) {
-      out.push_back(id >= 0 ? id : unk_);
-      if (spans != nullptr) spans->push_back({at, at + 1});
-    }
+    const TextSpan here{at, at + 1};
     ++at;
+    const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
+    if (id >= 0) {
+      out.push_back(id);
+      if (spans != nullptr) spans->push_back(here);
+    } else {
+      ++lost;
+      if (unk_ >= 0 && (!after_unk || !fuse_unk_)) {
+        out.push_back(unk_);
+        if (spans != nullptr) spans->push_back(here);
+      } else if (unk_ >= 0 && spans != nullptr) {
+        spans->back().end = here.end;
+      }
+    }
+    after_unk = id < 0;
   }
   return lost;
 }

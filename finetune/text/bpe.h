@@ -46,7 +46,11 @@ class BpeModel final : public TextModel {
   void read_merges(const std::vector<std::pair<std::string, std::string>>& merges);
   bool is_control(int32_t id) const { return whole_[static_cast<size_t>(id)] == never; }
   void find_word_starts(const std::vector<std::pair<std::string, std::string>>& merges);
+  // With spans, or without (where the pointer is not looked at).
+  template <bool with_spans>
+  size_t encode_piece(std::string_view piece, std::vector<int32_t>& out, std::vector<TextSpan>* spans) const;
   // `at`: where the word stands in the piece.
+  template <bool with_spans>
   size_t encode_word(std::string_view word, size_t at, std::vector<int32_t>& out, std::vector<TextSpan>* spans) const;
   size_t append_bytes(std::string_view word, size_t at, std::vector<int32_t>& out, std::vector<TextSpan>* spans) const;
   size_t append_characters(std::string_view word, size_t at, std::vector<int32_t>& out,

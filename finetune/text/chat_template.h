@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "jinja/jinja.h"
+#include "tokenizer.h"
 
 namespace bantam {
 
@@ -38,6 +39,10 @@ class ChatTemplate {
   /// One of named_templates(), with the special tokens of `model`. Error(usage) for an unknown name, Error(model) where
   /// the template ends answers with eos_token and the model names none.
   static ChatTemplate named(std::string_view name, const std::filesystem::path& model = {});
+  /// The same with the BOS and EOS of a tokenizer.
+  static ChatTemplate named(std::string_view name, const Tokenizer& tokenizer);
+  /// Whether load() finds one.
+  static bool has(const std::filesystem::path& model);
   /// By the recipe's chat_template: tokenizer_default (that of the model), a name, or the path of a .jinja file.
   static ChatTemplate resolve(const std::string& setting, const std::filesystem::path& model);
 
@@ -64,6 +69,7 @@ class ChatTemplate {
     JinjaTemplate parsed;
     TemplateWants wants;
   };
+  static ChatTemplate named(std::string_view name, JinjaValue::Entries tokens, const std::string& owner);
   void add(std::string name, std::string source, std::string place);
   const Entry& entry(bool with_tools) const;
 

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "turn_finder.h"
+
+#include <algorithm>
+
+#include "../../kernels/error.h"
+#include "../text/jinja/unicode.h"
+#include "../text/utf8.h"
+
+namespace bantam {
+namespace {
+
+constexpr size_t npos = std::string::npos;
+// Of one conversation. Turns with the same text around them share their renderings, so that thousands fit.
+constexpr size_t kMostRenderings = 4096, kMostBytes = size_t{1} << 30;
+
+bool is_space(char c) {
+  return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+size_t common_prefix(std::string_view a, std::string_view b) {
+  const size_t n = std::min(a.size(), b.size());
+  return static_cast<size_t>(std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(n), b.begin()).first -
+                             a.begin());
+}
+
+}  // namespace
+
+ConversationRenderer::ConversationRenderer(const ChatTemplate& chat_template, const Conversation& conversation)
+    : template_(chat_template), conversation_(conversation) {
+  for (const auto& [key, value] : conversation.variables) {
+    // What is rendered is asked for here; a row cannot change that.
+    const bool ours = key.is(JinjaValue::Kind::string) &&
+                      (key.text() == "add_generation_prompt" || key.text() == "messages" || key.text() == "tools");
+    if (!ours) variables_.emplace_back(key, value);
+  }
+  options_.clock = [this] {
+    if (!now_) {
+      const std::time_t seconds = std::time(nullptr);
+      std::tm local{};
+      localtime_r(&seconds, &local);
+      now_ = local;
+    }
+    return *now_;
+  };
+}
+
+Rendered ConversationRenderer::render(const JinjaValue& messages, const JinjaValue& tools,
+                                      JinjaValue::Entries variables, bool prompt) {
+  if (++renderings_ > kMostRenderings || bytes_ > kMostBytes) {
+    throw Error(ErrorCode::data,
+                str("a conversation of ", size(), " messages, which the template writes in too many different ways: ",
+                    renderings_ - 1, " renderings did not show where each turn stands"),
+                "use a chat template with {% generation %} tags, or shorter conversations");
+  }
+  ChatInput input;
+  input.messages = messages;
+  input.tools = tools;
+  input.add_generation_prompt = prompt;
+  input.variables = std::move(variables);
+  Rendered out = template_.render(input, options_);
+  bytes_ += out.text.size();
+  return out;
+}
+
+Rendered ConversationRenderer::render(const JinjaValue& messages, bool prompt) {
+  return render(messages, conversation_.tools, variables_, prompt);
+}
+
+std::optional<std::string> ConversationRenderer::part(size_t count, bool prompt) {
+  const auto& items = conversation_.messages.items();
+  JinjaValue::List first(items.begin(), items.begin() + static_cast<ptrdiff_t>(count));
+  const JinjaValue messages = JinjaValue::list(std::move(first));
+  const size_t before = bytes_;
+  try {
+    return render(messages, prompt).text;
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::data || renderings_ > kMostRenderings || before > kMostBytes) throw;
+    return std::nullopt;
+  }
+}
+
+std::optional<std::vector<Mark>> ConversationRenderer::marks(size_t count, bool prompt, size_t first, size_t last,
+                                                             std::string_view plain, const MarkAlphabet& alphabet) {
+  const JinjaValue messages = mark_texts(conversation_.messages, count, first, last, alphabet);
+  const size_t before = bytes_;
+  try {
+    auto read = alphabet.read(render(messages, prompt).text);
+    if (!read || read->text != plain) return std::nullopt;
+    return std::move(read->marks);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::data || renderings_ > kMostRenderings || before > kMostBytes) throw;
+    return std::nullopt;
+  }
+}
+
+TurnFinder::TurnFinder(ConversationRenderer& renderer, const ControlText& control, const TemplateFacts& facts,
+                       const std::string& text)
+    : renderer_(renderer), control_(control), facts_(facts), text_(text) {
+  texts_ = list_marked_texts(renderer.conversation().messages);
+}
+
+const std::optional<MarkAlphabet>& TurnFinder::alphabet() {
+  if (!alphabet_) {
+    alphabet_.emplace();
+    if (texts_.message.size() < MarkAlphabet::kMostTexts) {
+      *alphabet_ = MarkAlphabet::unused_in(renderer_.conversation(), text_);
+    }
+  }
+  return *alphabet_;
+}
+
+const std::vector<Mark>* TurnFinder::marks() {
+  if (!marks_) {
+    marks_.emplace();
+    const size_t n = renderer_.size();
+    if (alphabet()) *marks_ = renderer_.marks(n, false, 0, n, text_, *alphabet());
+    if (*marks_) own_ = own_marks(**marks_);
+  }
+  return *marks_ ? &**marks_ : nullptr;
+}
+
+bool TurnFinder::has_text(size_t turn) const {
+  return std::binary_search(texts_.message.begin(), texts_.message.end(), static_cast<uint32_t>(turn));
+}
+
+bool TurnFinder::left_out(size_t turn) {
+  return has_text(turn) && marks() != nullptr && !own_[turn].any;
+}
+
+std::vector<TurnFinder::Own> TurnFinder::own_marks(const std::vector<Mark>& marks) const {
+  std::vector<Own> out(renderer_.size());
+  for (size_t k = 0; k < marks.size(); ++k) {
+    Own& own = out[message_of(marks[k])];
+    if (!own.any) own.first = k, own.begin = marks[k].at;
+    own.any = true;
+    own.last = k, own.end = marks[k].at;
+  }
+  for (Own& own : out) {
+    const bool behind = own.any && own.last + 1 < marks.size();
+    own.next = behind ? marks[own.last + 1].at : text_.size();
+  }
+  return out;
+}
+
+size_t TurnFinder::marker_behind(size_t at, size_t cap, size_t* marker) const {
+  while (at < cap && is_space(text_[at])) ++at;
+  const std::string_view rest = std::string_view(text_).substr(at, cap - at);
+  const size_t n = control_.starts(rest);
+  if (n == 0 || !facts_.markers.contains(std::string(rest.substr(0, n)))) return npos;
+  if (marker != nullptr) *marker = at;
+  return at + n;
+}
+
+void TurnFinder::split_marker(TurnPlace& place, size_t texts_end) const {
+  const size_t from = std::max(place.begin, texts_end);
+  place.marker = place.end;
+  for (size_t at = place.end; at > from;) {
+    while (at > from && is_space(text_[at - 1])) --at;
+    const std::string_view before = std::string_view(text_).substr(from, at - from);
+    const size_t n = control_.ends(before);
+    if (n == 0) break;
+    const bool first = place.marker == place.end;
+    if (!first && !facts_.doubled.contains(std::string(before.substr(before.size() - n)))) break;
+    place.marker = at -= n;
+  }
+  place.body_end = place.marker;
+}
+
+// Where `text` can be cut at or before `length`: behind a control token or a line end.
+size_t TurnFinder::snapped(std::string_view text, size_t length) const {
+  for (; length > 0; --length)
+    if (text[length - 1] == '\n' || control_.ends(text.substr(0, length)) > 0) break;
+  return length;
+}
+
+std::string TurnFinder::between(size_t from, size_t to, const char* what) const {
+  std::string key = what;
+  for (size_t i = from; i <= to && i < renderer_.size(); ++i) key += renderer_.conversation().turns[i].role + '\0';
+  if (to + 1 >= renderer_.size()) key += "last";
+  return key + '\0';
+}
+
+// The prompt's text behind the last text of an earlier message stands behind that text in the whole as well.
+std::optional<size_t> TurnFinder::anchored(size_t turn, const std::string& prompt, const std::vector<Mark>& marks,
+                                           const Own& own, Window window, std::string& rest) {
+  const auto found = renderer_.marks(turn, true, window.first, std::min(window.last, turn), prompt, *alphabet());
+  if (!found || (found->empty() && window.first > 0)) return std::nullopt;
+  size_t in_prompt = 0, in_text = 0;
+  const size_t cap = own.any ? own.begin : text_.size();
+  if (!found->empty()) {
+    const Mark& anchor = found->back();
+    const auto same = std::find_if(marks.rbegin(), marks.rend(), [&](const Mark& m) {
+      return m.text == anchor.text && m.end == anchor.end && m.at <= cap;
+    });
+    if (same == marks.rend()) return std::nullopt;
+    in_prompt = anchor.at, in_text = same->at;
+  }
+  const std::string_view suffix = std::string_view(prompt).substr(in_prompt);
+  const std::string_view here = std::string_view(text_).substr(in_text, cap - in_text);
+  size_t common = common_prefix(suffix, here);
+  if (common < suffix.size()) {
+    if (common < here.size()) common = snapped(suffix, common);
+    const auto without = renderer_.part(turn, false);
+    if (!without || !prompt.starts_with(*without) || prompt.size() == without->size()) return std::nullopt;
+    // Less than the end of the turn before: that is no place where an answer starts.
+    if (in_prompt + common < without->size() || (common < here.size() && in_prompt + common == without->size())) {
+      return std::nullopt;
+    }
+  }
+  rest = suffix.substr(common);
+  return in_text + common;
+}
+
+// The head of an answer stands right before the turn's text.
+std::optional<size_t> TurnFinder::behind_head(size_t turn, const std::optional<std::string>& prompt,
+                                              const std::vector<Mark>& marks, const Own& own) {
+  if (!own.any) return std::nullopt;
+  std::string head = facts_.head;
+  if (const auto without = renderer_.part(turn, false); prompt && without && prompt->starts_with(*without)) {
+    head = prompt->substr(without->size());
+  }
+  if (head.empty()) return std::nullopt;
+  const size_t from = own.first == 0 ? 0 : marks[own.first - 1].at;
+  const std::string_view scaffold = std::string_view(text_).substr(from, own.begin - from);
+  const size_t at = scaffold.rfind(head);
+  if (at == npos) return std::nullopt;
+  return from + at + head.size();
+}
+
+// The same bytes behind the turn's last text as when the conversation ended there.
+std::optional<size_t> TurnFinder::end_by_tail(size_t turn, const std::string& part, const Own& own, Window window) {
+  const auto found = renderer_.marks(turn + 1, false, window.first, std::min(window.last, turn + 1), part, *alphabet());
+  if (!found) return std::nullopt;
+  const auto last = std::find_if(found->rbegin(), found->rend(), [&](const Mark& m) { return message_of(m) == turn; });
+  if (last == found->rend()) return std::nullopt;
+  const std::string_view tail = std::string_view(part).substr(last->at);
+  const std::string_view here = std::string_view(text_).substr(own.end, own.next - own.end);
+  size_t common = common_prefix(tail, here);
+  if (common < tail.size()) common = snapped(tail, common);
+  if (common == 0 && !tail.empty()) return std::nullopt;
+  return own.end + common;
+}
+
+bool TurnFinder::verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own) const {
+  if (own.any && (own.end < place.begin || own.end > place.end)) return false;
+  // Nothing of another message.
+  auto k =
+      std::lower_bound(marks.begin(), marks.end(), place.begin, [](const Mark& m, size_t at) { return m.at < at; });
+  for (; k != marks.end() && k->at <= place.end; ++k) {
+    if (message_of(*k) == turn) continue;
+    if (k->end ? k->at > place.begin : k->at < place.end) return false;
+  }
+  return true;
+}
+
+TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Window window) {
+  const size_t n = renderer_.size();
+  const bool whole = marks != nullptr && window.first == 0 && window.last == n;
+  Own own;
+  if (marks != nullptr) own = whole ? own_[turn] : own_marks(*marks)[turn];
+  TurnPlace place;
+  std::optional<size_t> begin, end;
+
+  const auto kind = [&](const Mark* mark) {
+    return mark == nullptr ? '-' : static_cast<char>('0' + static_cast<int>(texts_.kind[mark->text]));
+  };
+  std::string begin_key, tail_key;
+  size_t anchor = 0;
+  if (whole && own.any) {
+    const Mark* before = own.first == 0 ? nullptr : &(*marks)[own.first - 1];
+    anchor = before == nullptr ? 0 : before->at;
+    const size_t from = before == nullptr ? 0 : message_of(*before);
+    if (before == nullptr || from < turn) {
+      begin_key = between(from, turn, before == nullptr ? "start" : "text") + kind(before) +
+                  kind(&(*marks)[own.first]) + text_.substr(anchor, own.begin - anchor);
+      if (const auto known = begins_.find(begin_key); known != begins_.end()) {
+        begin = anchor + known->second.first;
+        place.rest = known->second.second;
+        if (!place.rest.empty() && text_.compare(*begin, place.rest.size(), place.rest) == 0) begin.reset();
+      }
+    }
+    const bool behind = own.last + 1 < marks->size();
+    const size_t to = behind ? message_of((*marks)[own.last + 1]) : n - 1;
+    if (to > turn) {
+      tail_key = between(turn, to, behind ? "text" : "end") + kind(&(*marks)[own.last]) +
+                 text_.substr(own.end, own.next - own.end);
+      if (const auto known = tails_.find(tail_key); known != tails_.end()) end = own.end + known->second;
+    }
+  }
+
+  std::optional<std::string> prompt, part;
+  if (!begin || !end) prompt = renderer_.part(turn, true);
+  if (!begin) {
+    if (prompt && text_.starts_with(*prompt)) {
+      begin = prompt->size();
+    } else if (marks != nullptr) {
+      if (prompt) begin = anchored(turn, *prompt, *marks, own, window, place.rest);
+      if (!begin) begin = behind_head(turn, prompt, *marks, own);
+    }
+    if (!begin) return {};
+    if (!begin_key.empty() && *begin >= anchor && *begin <= own.begin) {
+      begins_.emplace(begin_key, std::pair(*begin - anchor, place.rest));
+    }
+  }
+  place.begin = *begin;
+
+  bool both = false;  // both renderings are beginnings of the whole: what is between them is the turn
+  if (!end && turn + 1 == n) {
+    end = text_.size();
+    both = prompt && text_.starts_with(*prompt);
+  } else if (!end) {
+    part = renderer_.part(turn + 1, false);
+    if (part && prompt && part->starts_with(*prompt)) {
+      const std::string_view answer = std::string_view(*part).substr(prompt->size());
+      const bool same = std::string_view(text_).substr(*begin).starts_with(answer);
+      const size_t stop = *begin + answer.size();
+      if (same && (!own.any || (own.end <= stop && stop <= own.next))) end = stop;
+      both = same && *begin == prompt->size();
+    }
+    if (!end && own.any && part) end = end_by_tail(turn, *part, own, window);
+    if (!end) {
+      const size_t from = own.any ? std::max(own.end, *begin) : *begin;
+      const size_t stop = marker_behind(from, own.any ? own.next : text_.size());
+      if (stop == npos && !own.any) return {};
+      end = stop == npos ? from : stop;
+    }
+    // A marker that is written only when another turn follows.
+    place.end = *end;
+    split_marker(place, own.end);
+    if (place.marker == place.end && !facts_.eos.empty() && text_.compare(*end, facts_.eos.size(), facts_.eos) == 0) {
+      *end += facts_.eos.size();
+    }
+    if (!tail_key.empty() && *end >= own.end && *end <= own.next) tails_.emplace(tail_key, *end - own.end);
+  }
+  place.end = *end;
+  if (place.end < place.begin) return {};
+
+  if (marks != nullptr) {
+    if (!verified(place, turn, *marks, own)) return {};
+  } else if (!both) {
+    const std::string_view span = std::string_view(text_).substr(place.begin, place.end - place.begin);
+    for (const auto piece : marked_texts_of(renderer_.conversation().messages.items()[turn]))
+      if (text_find(span, piece) == npos) return {};
+  }
+  split_marker(place, own.end);
+  place.found = true;
+  return place;
+}
+
+TurnPlace TurnFinder::answer(size_t turn) {
+  const size_t n = renderer_.size();
+  if (const auto* all = marks()) return answer_by(turn, all, {0, n});
+  if (alphabet()) {
+    for (const Window window : {Window{turn - (turn > 0), turn + 1}, Window{turn, turn + 1}}) {
+      const auto some = renderer_.marks(n, false, window.first, window.last, text_, *alphabet());
+      if (!some) continue;
+      if (const TurnPlace place = answer_by(turn, &*some, window); place.found) return place;
+    }
+  }
+  return answer_by(turn, nullptr, {});
+}
+
+TurnPlace TurnFinder::content(size_t turn) {
+  const size_t n = renderer_.size();
+  std::optional<std::vector<Mark>> some;
+  const std::vector<Mark>* all = marks();
+  if (all == nullptr && alphabet()) {
+    some = renderer_.marks(n, false, turn, turn + 1, text_, *alphabet());
+    if (some) all = &*some;
+  }
+  TurnPlace place;
+  if (all == nullptr) return place;
+  const Own own = some ? own_marks(*all)[turn] : own_[turn];
+  if (!own.any) return place;
+  place.begin = own.begin;
+  place.body_end = place.end = place.marker = own.end;
+  const size_t end = marker_behind(own.end, own.next, &place.marker);
+  if (end != npos) place.end = end;
+  place.found = verified(place, turn, *all, own);
+  return place;
+}
+
+}  // namespace bantam
