@@ -2,6 +2,7 @@
 #include "dataset_keys.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "../kernels/error.h"
 #include "key_table.h"
@@ -56,6 +57,24 @@ std::string foreign_dataset_key(std::string_view name) {
 const std::vector<std::string>& sample_by_names() {
   static const std::vector<std::string> names = {"document", "paragraph", "line"};
   return names;
+}
+
+std::string data_name(const std::string& path) {
+  std::filesystem::path p = path;
+  for (; !p.empty() && p != p.root_path(); p = p.parent_path()) {
+    std::filesystem::path file = p.filename();
+    if (file.extension() == ".gz" || file.extension() == ".zst") file = file.stem();
+    for (const char* ending : {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".md"})
+      if (file.extension() == ending) {
+        file = file.stem();
+        break;
+      }
+    std::string name;
+    for (const char c : file.string())
+      if (std::string_view("*?[]{}!").find(c) == std::string_view::npos) name += c;
+    if (name.find_first_not_of('.') != std::string::npos) return name;
+  }
+  return "data";
 }
 
 std::string dataset_text(const Recipe::Dataset& d) {

@@ -29,6 +29,10 @@ std::string foreign_dataset_key(std::string_view name);
 /// Names of `sample_by`, by SampleBy.
 const std::vector<std::string>& sample_by_names();
 
+/// A name for what a dataset's path stands for, to be part of a folder's name: without folders, endings and pattern
+/// characters; that of the folder where nothing is left.
+std::string data_name(const std::string& path);
+
 /// As YAML: {path: ..., type: ..., and what differs from the default}.
 std::string dataset_text(const Recipe::Dataset& dataset);
 

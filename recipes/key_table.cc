@@ -584,7 +584,7 @@ void add_eval(List& t) {
                .section = "eval",
                .type = KeyType::opaque,
                .help = "Prompts that are answered at each evaluation.",
-               .since = Since::data,
+               .since = Since::rel,
                .changes_results = kNoResult,
                .resume = Resume::free,
                .later_default = "none"});

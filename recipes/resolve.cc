@@ -204,8 +204,7 @@ class Resolver {
       // absolute_path first: "." and a trailing slash have no name of their own.
       const std::filesystem::path model = absolute_path(recipe_.base_model);
       const std::string name = model.extension() == ".gguf" ? model.stem().string() : model.filename().string();
-      recipe_.output_dir =
-          str("./outputs/", name, "-", std::filesystem::path(recipe_.datasets[0].path).stem().string());
+      recipe_.output_dir = str("./outputs/", name, "-", data_name(recipe_.datasets[0].path));
     }
     for (std::string* path : {&recipe_.base_model, &recipe_.output_dir}) {
       if (!path->empty()) *path = absolute_path(*path);

@@ -177,7 +177,7 @@ bool ChatTemplate::has(const fs::path& model) {
 }
 
 ChatTemplate ChatTemplate::named(std::string_view name, const fs::path& model) {
-  return named(name, model_tokens(model), model.empty() ? "no model" : model.string());
+  return named(name, model_tokens(model), model.string());
 }
 
 ChatTemplate ChatTemplate::named(std::string_view name, const Tokenizer& tokenizer) {
@@ -196,7 +196,9 @@ ChatTemplate ChatTemplate::named(std::string_view name, JinjaValue::Entries toke
   const bool has_eos = std::any_of(out.special_tokens_.begin(), out.special_tokens_.end(),
                                    [](const auto& token) { return token.first.text() == "eos_token"; });
   if (known.writes_eos && !has_eos) {
-    throw Error(ErrorCode::model, str(out.where_, ": it ends answers with eos_token, and ", owner, " names none"),
+    throw Error(ErrorCode::model,
+                str(out.where_, ": it ends answers with eos_token, and ",
+                    owner.empty() ? "no model names one" : owner + " names none"),
                 "name eos_token in tokenizer_config.json, or take another template");
   }
   out.add("default", known.source, out.where_);
