@@ -287,9 +287,9 @@ USAGE
 
 DESCRIPTION
     Reads and tokenises the data as training will and prints the data report: rows read, kept, cut and dropped, with first
-    lines and reasons; tokens, trained tokens, tokens lost to max_seq_length; how long rows are; what packing saves. All of it,
-    with every line, goes to data_report.json in output_dir. The tokens are kept in the cache, so that training starts at once.
-    All flags of bantam train are taken.
+    lines and reasons; tokens, trained tokens, tokens lost to max_seq_length; how long rows are; what packing saves. All of
+    it, with every line, goes to data_report.json in output_dir. The tokens are kept in the cache, so that training starts
+    at once. All flags of bantam train are taken.
 
 EXAMPLES
     bantam preprocess recipe.yaml
