@@ -49,8 +49,8 @@ bool is_file(const fs::path& p) {
 // files are those that the Hub and other trainers put there.
 bool is_data(const fs::path& p) {
   static const std::set<std::string> kBeside = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
-                                                "state.json",        "config.json",        "metadata.json",
-                                                "requirements.txt",  "license.txt",        "readme.txt"};
+                                                "state.json",        "config.json",        "requirements.txt",
+                                                "license.txt",       "readme.txt"};
   std::string name = p.filename().string();
   for (char& c : name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   const auto kind = file_kind(p);
@@ -153,7 +153,8 @@ class Pattern {
     }
     for (const auto& e : entries(folder)) {
       const fs::path name = e.path().filename();
-      if (::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
+      // A folder may be called "[v2]".
+      if (::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) != 0 && name != part) continue;
       if (last && is_file(e.path())) found.insert((folder / name).string());
       if (!last && is_folder(e.path())) walk(folder / name, at + 1, depth);
     }
@@ -175,6 +176,9 @@ std::vector<std::filesystem::path> data_files(const std::string& path) {
       if (is_data(e.path()) && is_file(e.path())) out.push_back(p / e.path().filename());
     }
     if (!out.empty()) return out;
+    for (const auto& e : entries(p)) {
+      if (e.path().extension() == ".parquet") refuse_binary("PAR1", (p / e.path().filename()).string());
+    }
     const std::string list = shown(p);
     throw Error(ErrorCode::data, str(path, ": no data file in this folder (", list.empty() ? "it is empty" : list, ")"),
                 str("known: ", kFileEndings, "; other folders: ", (p / "**" / "*.jsonl").string()));

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <random>
+#include <thread>
 
 #include "rows_testing.h"
 
@@ -142,6 +143,24 @@ TEST_CASE("memory stays bounded over a long file") {
   CHECK(peak() - before < 8 << 10);  // of 98 MiB
 }
 
+TEST_CASE("rows are parsed by several threads at once") {
+  const std::string text = lines(400);
+  const auto want = read_rows("d.jsonl", text);
+  const auto reader = open_rows(std::make_unique<MemorySource>(text), "d.jsonl", {});
+  std::vector<RawRow> raw_rows(400);
+  for (auto& row : raw_rows) REQUIRE(reader->next(row));
+  std::vector<nlohmann::ordered_json> got(400);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      RowNotes notes;
+      for (size_t i = t; i < 400; i += 4) got[i] = reader->parse(raw_rows[i], notes);
+    });
+  }
+  for (auto& t : threads) t.join();
+  CHECK(got == want.rows);
+}
+
 TEST_CASE("what only looks like data is refused, with what to do") {
   CHECK(contains(error("x.parquet", "PAR1...."),
                  "python -c \"import pandas as pd; pd.read_parquet('x.parquet').to_json('x.jsonl', orient='records', "
@@ -187,9 +206,10 @@ namespace {
 class Folder {
  public:
   Folder() {
-    for (const char* f : {"b.jsonl", "a.jsonl", "c.json.gz", "B.csv", "README.md", "dataset_info.json", ".hidden.jsonl",
-                          "x.parquet", "sub/d.jsonl", "sub/deep/e.jsonl", "sub/.git/f.jsonl", "other/a1.txt",
-                          "other/a2.txt", "other/a3.txt", "other/aé.txt", "star/a*b.jsonl", "none/x.parquet"}) {
+    for (const char* f :
+         {"b.jsonl", "a.jsonl", "c.json.gz", "B.csv", "README.md", "dataset_info.json", ".hidden.jsonl", "x.parquet",
+          "sub/d.jsonl", "sub/deep/e.jsonl", "sub/.git/f.jsonl", "other/a1.txt", "other/a2.txt", "other/a3.txt",
+          "other/aé.txt", "star/a*b.jsonl", "none/x.parquet", "docs/README.md", "other/[v2]/g.csv"}) {
       std::filesystem::create_directories((dir_ / f).parent_path());
       write_file(dir_ / f, "{}\n");
     }
@@ -231,6 +251,7 @@ TEST_CASE("a path of a dataset: a file, a folder, a pattern") {
   CHECK(files("s*/../other/a1*") == "star/../other/a1.txt sub/../other/a1.txt");
   CHECK(files("star/a*b.jsonl") == "star/a*b.jsonl");  // a file of that very name
   CHECK(files("star/a[*]b.jsonl") == "star/a*b.jsonl");
+  CHECK(files("other/[v2]/*.csv") == "other/[v2]/g.csv");
 }
 
 TEST_CASE("a path of a dataset: what is said when there is nothing") {
@@ -241,8 +262,9 @@ TEST_CASE("a path of a dataset: what is said when there is nothing") {
   CHECK(contains(files.error("something/else.jsonl"), "B.csv, README.md, a.jsonl"));
   CHECK(contains(files.error("sub/*.csv"), "holds d.jsonl, deep/"));
   CHECK(contains(files.error("sub/*.csv"), "no file matches this pattern"));
-  CHECK(contains(files.error("none"), "no data file in this folder (x.parquet)"));
+  CHECK(contains(files.error("none"), "none/x.parquet: a Parquet file"));
   CHECK(contains(files.error("sub/deep/**/*.txt"), "no file matches"));
+  CHECK(contains(files.error("docs"), "no data file in this folder (README.md)"));
   std::filesystem::create_directory(files.path() / "empty");
   CHECK(contains(files.error("empty"), "it is empty"));
   CHECK(contains(error_of([] { data_files(""); }, ErrorCode::data), "empty"));

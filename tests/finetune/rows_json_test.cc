@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "rows_testing.h"
+#include "text_testing.h"
 
 using namespace bantam;
 using namespace bantam::testing;

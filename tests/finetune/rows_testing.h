@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "finetune/data/row_reader_parts.h"
-#include "text_testing.h"
+#include "quant/quant_testing.h"
 
 namespace bantam::testing {
 
