@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ids and decoded text of Bantam against the reference implementations, on real vocabularies.
+"""Ids, spans and decoded text of Bantam against the reference implementations, on real vocabularies.
 
     python compare_tokenizers.py PROGRAM [--data shared/data/tokenizers] [--gguf FOLDER] [--random 100000] [--only NAME]
 
@@ -9,6 +9,7 @@ HF tokenizers 0.23.3, sentencepiece 0.2.3, tiktoken 0.14.0; for GGUF files the r
 of them, and llama.cpp's expected ids are compared too. Prints the first mismatches of each; exit 1 when there is one.
 """
 import argparse
+import bisect
 import gzip
 import importlib.util
 import json
@@ -97,6 +98,19 @@ class Hf:
         self.controls = [t.content for t in added.values()]
         self.control_ids = {i for i, t in added.items() if t.special}
 
+    def spans(self, texts):
+        """In characters, of the ids with control tokens parsed."""
+        data = json.loads(self.tok.to_str())
+        if data["model"]["type"] == "BPE" and data["model"]["unk_token"] is None and "ByteLevel" not in json.dumps(data["pre_tokenizer"]):
+            return None  # what has no token is left out, and the offsets lag behind by so much
+        parts = [data["post_processor"] or {}]
+        for part in parts:
+            parts += part.get("processors", [])
+            if "trim_offsets" in part:
+                part["trim_offsets"] = False  # it takes white space out of the offsets
+        tok = Tokenizer.from_str(json.dumps(data))
+        return [e.offsets for e in tok.encode_batch(texts, add_special_tokens=False)]
+
     def encode(self, texts, parse):
         self.tok.encode_special_tokens = not parse
         return [e.ids for e in self.tok.encode_batch_fast(texts, add_special_tokens=False)]
@@ -147,7 +161,7 @@ def run(program, model, texts, work, files=None):
     data, at, rows = open(out, "rb").read(), 0, []
     for _ in texts:
         row = []
-        for size in (4, 4, 1):
+        for size in (4, 4, 1, 4):
             n = struct.unpack_from("<I", data, at)[0]
             raw = data[at + 4:at + 4 + n * size]
             row.append(list(struct.unpack(f"<{n}i", raw)) if size == 4 else raw)
@@ -187,6 +201,30 @@ def compare(name, program, model, reference, texts, work):
                 # byte-level vocabularies, whose text they take for the byte alphabet; Bantam keeps both.
                 if ours != theirs and "\ufffd" not in theirs:
                     report("decoded", t, ours, theirs)
+    offsets = reference.spans(texts) if hasattr(reference, "spans") else None
+    if offsets is not None:
+        tokens = larger = smaller = 0
+        for t, row, theirs in zip(texts, rows, offsets):
+            if len(theirs) != len(row[1]):
+                continue  # reported above
+            at = [0]
+            for c in t:
+                at.append(at[-1] + len(c.encode()))
+            ends = row[3]
+            ours = [(bisect.bisect_right(at, b) - 1, bisect.bisect_left(at, e)) for b, e in zip(ends[::2], ends[1::2])]
+            tokens += len(ours)
+            for o, h in zip(ours, theirs):
+                if o == tuple(h):
+                    continue
+                # What is composed of several characters has all of them here, the first in the reference; bytes of unknown
+                # neighbours have one here and all of them there (Unigram).
+                if o[0] <= h[0] and h[1] <= o[1] and unicodedata.normalize("NFC", t[o[0]:o[1]]) != t[o[0]:o[1]]:
+                    larger += 1
+                elif h[0] <= o[0] and o[1] <= h[1]:
+                    smaller += 1
+                else:
+                    report("span", t, o, h)
+        print(f"  {name}: spans of {tokens} tokens: {larger} with all parts of a composed character, {smaller} smaller")
     bad_total += bad
     print(f"{name}: {len(texts)} texts, {sum(len(t) for t in texts) / 1e6:.1f} M characters: {bad} mismatches"
           + (f"; {controls} where the reference makes control tokens of text" if controls else ""), flush=True)

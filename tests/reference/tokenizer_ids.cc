@@ -2,13 +2,14 @@
 // Ids and decoded text of many records, for compare_tokenizers.py.
 //   bantam_tokenizer_ids MODEL RECORDS OUT [FILES]
 // RECORDS: each a u32 length and so many bytes. OUT: for each record the ids without and with control tokens parsed,
-// and the first decoded without control tokens; all as a u32 count and the values. FILES: a folder for what the
-// tokenizer writes of itself.
+// the first decoded without control tokens, and begin and end of each of the second's spans; all as a u32 count and the
+// values. FILES: a folder for what the tokenizer writes of itself.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "finetune/text/tokenizer.h"
 #include "kernels/error.h"
@@ -43,8 +44,15 @@ int main(int argc, char** argv) try {
     at += 4 + size_t{n};
     const auto plain = tokenizer->encode(text, {.add_special = false, .parse_special = false});
     put(out, plain);
-    put(out, tokenizer->encode(text, {.add_special = false, .parse_special = true}));
+    const auto parsed = tokenizer->encode_with_spans(text, {.add_special = false, .parse_special = true});
+    put(out, parsed.ids);
     put(out, tokenizer->decode(plain));
+    std::vector<uint32_t> ends;
+    for (const auto& span : parsed.spans) {
+      ends.push_back(static_cast<uint32_t>(span.begin));
+      ends.push_back(static_cast<uint32_t>(span.end));
+    }
+    put(out, ends);
   }
   return out.flush() ? 0 : 1;
 } catch (const bantam::Error& e) {
