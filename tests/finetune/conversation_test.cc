@@ -21,7 +21,7 @@ struct Case {
 
 void check(const std::vector<Case>& cases, const DatasetSpec& spec = {}) {
   for (const auto& [row, messages] : cases) {
-    CAPTURE(row);
+    CAPTURE(std::string(row));
     std::string found;
     try {
       const Conversation c = read_chat(ordered_json::parse(row), spec);
@@ -37,7 +37,7 @@ void check(const std::vector<Case>& cases, const DatasetSpec& spec = {}) {
 
 void check_errors(const std::vector<std::pair<const char*, std::string>>& cases, const DatasetSpec& spec = {}) {
   for (const auto& [row, message] : cases) {
-    CAPTURE(row);
+    CAPTURE(std::string(row));
     CHECK(chat_error(row, spec) == message);
   }
 }
@@ -227,13 +227,13 @@ TEST_CASE("conversation: tools as a list, as JSON text, bare, and of the old kin
           R"("functions": [{"name": "f", "description": "d", "parameters": {"type": "object"}}])",
           R"("tools": null, "functions": [{"name": "f", "description": "d", "parameters": {"type": "object"}}])",
       }) {
-    CAPTURE(tools);
+    CAPTURE(std::string(tools));
     const std::string row = std::string("{") + messages + ", " + tools + "}";
     CHECK(chat_error(row) == "");
     CHECK(json_text(read_chat(ordered_json::parse(row), {}).tools) == wrapped);
   }
   for (const char* none : {R"("tools": [])", R"("tools": "[]")", R"("tools": "")", R"("tools": "null")", R"("x": 1)"}) {
-    CAPTURE(none);
+    CAPTURE(std::string(none));
     CHECK(json_text(read_chat(ordered_json::parse(std::string("{") + messages + ", " + none + "}"), {}).tools) ==
           "null");
   }
@@ -568,7 +568,7 @@ TEST_CASE("conversation: the type of a row") {
             "instruction, input and output (alpaca); text. Other names: type and field_... of the dataset"},
            {"[]", "expected an object, found array | "},
        }) {
-    CAPTURE(row);
+    CAPTURE(std::string(row));
     CHECK(detected(row) == type);
   }
   // what the spec names counts
