@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "../../kernels/error.h"
-#include "jinja/ops.h"
 
 namespace bantam {
 namespace {
@@ -13,13 +12,6 @@ using Kind = JinjaValue::Kind;
 
 constexpr const char* kPart[] = {"the-first-part", "the-second-part"};
 constexpr const char* kKey = "argument_name";
-
-std::string arguments_text(const JinjaValue& arguments) {
-  JinjaWork work;  // what a row holds is bounded by the row
-  work.max_steps = work.steps_left = uint64_t{1} << 62;
-  work.max_text_bytes = size_t{1} << 40;
-  return jinja_to_json(arguments, {}, work);
-}
 
 // The dict with another value at a key.
 JinjaValue with(const JinjaValue& dict, std::string_view key, JinjaValue value) {
@@ -51,7 +43,7 @@ JinjaValue calls_as_text(const JinjaValue& calls) {
     if (function == nullptr || !function->is(Kind::dict)) continue;
     const JinjaValue* arguments = function->find("arguments");
     if (arguments == nullptr || !arguments->is(Kind::dict)) continue;
-    call = with(call, "function", with(*function, "arguments", arguments_text(*arguments)));
+    call = with(call, "function", with(*function, "arguments", json_dumps(*arguments)));
   }
   return JinjaValue::list(std::move(out));
 }
@@ -151,7 +143,7 @@ class CallProbe {
       : parsed_(parsed),
         special_tokens_(special_tokens),
         object_(JinjaValue::dict({{kKey, "value"}})),
-        text_(arguments_text(object_)),
+        text_(json_dumps(object_)),
         tools_(JinjaValue::from_json(nlohmann::ordered_json::parse(
             R"([{"type": "function", "function": {"name": "some_tool", "description": "A tool.", "parameters":
                 {"type": "object", "properties": {}, "required": []}}}])"))) {}
