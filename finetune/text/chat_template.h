@@ -25,6 +25,7 @@ struct ChatInput {
 struct TemplateWants {
   bool parts = false;              ///< content as a list of parts; otherwise as one text
   bool arguments_as_text = false;  ///< those of tool calls as JSON text; otherwise as an object
+  bool empty_content = false;      ///< empty text where a call has no content; otherwise null, as the row has it
 };
 
 /// Immutable; safe to use from several threads.
@@ -47,8 +48,8 @@ class ChatTemplate {
   static ChatTemplate resolve(const std::string& setting, const std::filesystem::path& model);
 
   /// Error(data) with the template's own message where it refuses the conversation. See JinjaTemplate::render.
-  /// Content in several text parts is joined by line breaks, and arguments of tool calls become JSON text, where the
-  /// template wants it so; it is tried out when the template is loaded.
+  /// Where the template wants it so, content in several text parts is joined by line breaks, arguments of tool calls
+  /// become JSON text, and null content becomes empty text, as servers do it; tried out when the template is loaded.
   Rendered render(const ChatInput& input, const JinjaOptions& options = {}) const;
 
   /// The template that is used for a conversation; several are there where a model has one for tools.

@@ -121,13 +121,13 @@ TEST_CASE("named templates: text and trained spans") {
   Model model;
   CHECK(std::size(goldens) == named_templates().size());
   for (const Golden& g : goldens) {
-    CAPTURE(g.name);
+    CAPTURE(std::string(g.name));
     const auto t = ChatTemplate::named(g.name, model.dir.path());
     CHECK(t.select(false).has_generation());
     CHECK(t.name() == g.name);
-    if (g.talk != nullptr) CHECK(marked(t.render(input_of(kTalk))) == g.talk);
-    CHECK(marked(t.render(input_of(kShort))) == g.brief);
-    CHECK(marked(t.render(input_of(kAsked, true))) == g.asked);
+    if (g.talk != nullptr) CHECK(marked(t.render(input_of(kTalk))) == std::string(g.talk));
+    CHECK(marked(t.render(input_of(kShort))) == std::string(g.brief));
+    CHECK(marked(t.render(input_of(kAsked, true))) == std::string(g.asked));
     // what a server says before the answer is what stands before the trained text
     const std::string brief = t.render(input_of(kShort)).text;
     CHECK(brief.starts_with(t.render(input_of(kAsked, true)).text));
@@ -195,12 +195,12 @@ TEST_CASE("named templates: what a format cannot say is refused") {
   }
   const char* two = R"({"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]})";
   for (const char* name : {"llama2", "mistral", "gemma", "gemma3"}) {
-    CAPTURE(name);
+    CAPTURE(std::string(name));
     CHECK(refused(name, two) == "user and assistant have to take turns, the user first");
   }
   const char* late = R"({"messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]})";
   for (const char* name : {"llama2", "mistral", "gemma", "gemma3", "alpaca", "vicuna"}) {
-    CAPTURE(name);
+    CAPTURE(std::string(name));
     CHECK(refused(name, late) == "a system turn can only be the first");
   }
   CHECK(refused("gemma", kTalk) ==
@@ -303,4 +303,12 @@ TEST_CASE("chat template: content parts and call arguments in the form that the 
                  call) == "{\"x\": 1.0}|{\"é\": null}|");
   CHECK(rendered((loop + "{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}" + end).c_str(),
                  call) == "x=1.0|é=None|");
+  // null content of a call: as the row has it, unless the template stumbles over it or prints it
+  const char* none = R"({"messages": [{"role": "user", "content": "a"},
+    {"role": "assistant", "content": null, "tool_calls": [{"name": "f"}]}, {"role": "assistant", "tool_calls": [{"name": "f"}]}]})";
+  const std::string says = "{{ c.function.arguments | tojson }}" + end;
+  CHECK(rendered((loop + "{{ m.content is none }}" + says).c_str(), none) == "True{}|False{}|");
+  CHECK(rendered((loop + "{{ 'x' in m.content }}" + says).c_str(), none) == "False{}|False{}|");
+  CHECK(rendered((loop + "{{ '<' + m.content + '>' }}" + says).c_str(), none) == "<>{}|<>{}|");
+  CHECK(rendered((loop + "<{{ m.content }}>" + says).c_str(), none) == "<>{}|<>{}|");
 }
