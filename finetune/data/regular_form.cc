@@ -52,6 +52,19 @@ TemplateFacts learn_facts(const ChatTemplate& chat_template, const ControlText& 
       if (prompt && prompt->starts_with(*text)) facts.head = prompt->substr(text->size());
     }
   }
+  facts.core = facts.head.size();
+  const auto before = rendered(chat_template, {1}, false);
+  for (const auto& roles : {std::vector<int>{1, 2}, {1, 2, 1}, {1, 2, 1, 2}}) {
+    const auto text = rendered(chat_template, roles, false);
+    if (!before || !text || !text->starts_with(*before)) continue;
+    const size_t end = text->find(kTexts[1], before->size());
+    if (end == std::string::npos) continue;
+    const std::string_view here = std::string_view(*text).substr(before->size(), end - before->size());
+    size_t same = 0;
+    while (same < here.size() && same < facts.head.size() && here[same] == facts.head[same]) ++same;
+    if (same < facts.head.size()) same = cut_before(facts.head, same, control);
+    facts.core = std::min(facts.core, same);
+  }
   return facts;
 }
 

@@ -101,6 +101,8 @@ JinjaValue map_message(const JinjaValue& message, const F& f) {
       const std::string_view name = key.is(Kind::string) ? std::string_view(key.text()) : std::string_view();
       if (name == "arguments" || name == "parameters") {
         entries.emplace_back(key, of(item, MarkedKind::arguments));
+      } else if (name == "name" && item.is(Kind::string)) {
+        entries.emplace_back(key, of(item, MarkedKind::name));
       } else {
         entries.emplace_back(key, name == "function" && depth == 0 ? self(item, self, 1) : item);
       }
@@ -226,28 +228,29 @@ MarkedTexts list_marked_texts(const JinjaValue& messages) {
 
 std::vector<std::string_view> marked_texts_of(const JinjaValue& message) {
   std::vector<std::string_view> out;
-  map_message(message, [&](const JinjaValue& value, MarkedKind) {
+  map_message(message, [&](const JinjaValue& value, MarkedKind kind) {
+    if (kind == MarkedKind::name) return value;
     each_segment(value.text(), [&](std::string_view segment) { out.push_back(segment); });
     return value;
   });
   return out;
 }
 
-JinjaValue mark_texts(const JinjaValue& messages, size_t count, size_t first, size_t last,
-                      const MarkAlphabet& alphabet) {
+JinjaValue mark_texts(const JinjaValue& messages, size_t count, size_t first, size_t last, const MarkAlphabet& alphabet,
+                      bool names) {
   uint32_t number = 0;
   JinjaValue::List out;
   out.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     const bool write = i >= first && i < last;
     const JinjaValue& message = messages.items()[i];
-    JinjaValue marked = map_message(message, [&](const JinjaValue& value, MarkedKind) {
+    JinjaValue marked = map_message(message, [&](const JinjaValue& value, MarkedKind kind) {
       const std::string_view text = value.text();
       std::string written;
       size_t done = 0;
       each_segment(text, [&](std::string_view segment) {
         const auto begin = static_cast<size_t>(segment.data() - text.data());
-        if (write) {
+        if (write && (names || kind != MarkedKind::name)) {
           written.append(text.substr(done, begin - done));
           alphabet.append(written, number, false);
           written.append(segment);

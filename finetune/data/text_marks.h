@@ -44,8 +44,8 @@ class MarkAlphabet {
   uint32_t base_;
 };
 
-/// What a marked text is: the answer itself, its reasoning, arguments of a tool call.
-enum class MarkedKind : uint8_t { content, reasoning, arguments };
+/// What a marked text is: the answer itself, its reasoning, arguments of a tool call, the name of a called function.
+enum class MarkedKind : uint8_t { content, reasoning, arguments, name };
 
 /// The texts of a conversation that can be marked: numbered in order, the same for any first messages of it.
 struct MarkedTexts {
@@ -58,8 +58,9 @@ std::vector<std::string_view> marked_texts_of(const JinjaValue& message);
 
 /// The first `count` messages; those from `first` to before `last` with marks around their texts. Marks stand inside of
 /// outer white space and of <think> tags, so that templates which strip or split still do.
-JinjaValue mark_texts(const JinjaValue& messages, size_t count, size_t first, size_t last,
-                      const MarkAlphabet& alphabet);
+/// Names are marked only with `names`.
+JinjaValue mark_texts(const JinjaValue& messages, size_t count, size_t first, size_t last, const MarkAlphabet& alphabet,
+                      bool names);
 
 /// The value with control marks around texts of control tokens in every string of it, keys included.
 JinjaValue mark_control_text(const JinjaValue& value, const ControlText& control, const MarkAlphabet& alphabet);

@@ -26,6 +26,12 @@ size_t common_prefix(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+size_t cut_before(std::string_view text, size_t length, const ControlText& control) {
+  for (; length > 0; --length)
+    if (text[length - 1] == '\n' || control.ends(text.substr(0, length)) > 0) break;
+  return length;
+}
+
 ConversationRenderer::ConversationRenderer(const ChatTemplate& chat_template, const Conversation& conversation)
     : template_(chat_template), conversation_(conversation) {
   for (const auto& [key, value] : conversation.variables) {
@@ -81,8 +87,9 @@ std::optional<std::string> ConversationRenderer::part(size_t count, bool prompt)
 }
 
 std::optional<std::vector<Mark>> ConversationRenderer::marks(size_t count, bool prompt, size_t first, size_t last,
-                                                             std::string_view plain, const MarkAlphabet& alphabet) {
-  const JinjaValue messages = mark_texts(conversation_.messages, count, first, last, alphabet);
+                                                             std::string_view plain, const MarkAlphabet& alphabet,
+                                                             bool names) {
+  const JinjaValue messages = mark_texts(conversation_.messages, count, first, last, alphabet, names);
   const size_t before = bytes_;
   try {
     auto read = alphabet.read(render(messages, prompt).text);
@@ -121,11 +128,26 @@ const std::vector<Mark>* TurnFinder::marks() {
 }
 
 bool TurnFinder::has_text(size_t turn) const {
-  return std::binary_search(texts_.message.begin(), texts_.message.end(), static_cast<uint32_t>(turn));
+  const auto [first, last] =
+      std::equal_range(texts_.message.begin(), texts_.message.end(), static_cast<uint32_t>(turn));
+  for (auto k = first; k != last; ++k)
+    if (texts_.kind[static_cast<size_t>(k - texts_.message.begin())] != MarkedKind::name) return true;
+  return false;
 }
 
 bool TurnFinder::left_out(size_t turn) {
   return has_text(turn) && marks() != nullptr && !own_[turn].any;
+}
+
+bool TurnFinder::has_twice(const std::vector<Mark>& marks, const Own& own) const {
+  if (own.count <= 2) return own.count == 2 && marks[own.first].end == marks[own.last].end;
+  std::unordered_set<uint64_t> seen;
+  const uint32_t message = message_of(marks[own.first]);
+  for (size_t k = own.first; k <= own.last; ++k) {
+    const Mark& m = marks[k];
+    if (message_of(m) == message && !seen.insert(uint64_t{m.text} << 1 | (m.end ? 1 : 0)).second) return true;
+  }
+  return false;
 }
 
 std::vector<TurnFinder::Own> TurnFinder::own_marks(const std::vector<Mark>& marks) const {
@@ -134,9 +156,12 @@ std::vector<TurnFinder::Own> TurnFinder::own_marks(const std::vector<Mark>& mark
     Own& own = out[message_of(marks[k])];
     if (!own.any) own.first = k, own.begin = marks[k].at;
     own.any = true;
+    own.count += 1;
     own.last = k, own.end = marks[k].at;
   }
   for (Own& own : out) {
+    // All of them once: a text that is written twice does not tell where its message ends.
+    own.twice = own.any && has_twice(marks, own);
     const bool behind = own.any && own.last + 1 < marks.size();
     own.next = behind ? marks[own.last + 1].at : text_.size();
   }
@@ -167,13 +192,6 @@ void TurnFinder::split_marker(TurnPlace& place, size_t texts_end) const {
   place.body_end = place.marker;
 }
 
-// Where `text` can be cut at or before `length`: behind a control token or a line end.
-size_t TurnFinder::snapped(std::string_view text, size_t length) const {
-  for (; length > 0; --length)
-    if (text[length - 1] == '\n' || control_.ends(text.substr(0, length)) > 0) break;
-  return length;
-}
-
 std::string TurnFinder::between(size_t from, size_t to, const char* what) const {
   std::string key = what;
   for (size_t i = from; i <= to && i < renderer_.size(); ++i) key += renderer_.conversation().turns[i].role + '\0';
@@ -184,7 +202,8 @@ std::string TurnFinder::between(size_t from, size_t to, const char* what) const 
 // The prompt's text behind the last text of an earlier message stands behind that text in the whole as well.
 std::optional<size_t> TurnFinder::anchored(size_t turn, const std::string& prompt, const std::vector<Mark>& marks,
                                            const Own& own, Window window, std::string& rest) {
-  const auto found = renderer_.marks(turn, true, window.first, std::min(window.last, turn), prompt, *alphabet());
+  const auto found =
+      renderer_.marks(turn, true, window.first, std::min(window.last, turn), prompt, *alphabet(), window.names);
   if (!found || (found->empty() && window.first > 0)) return std::nullopt;
   size_t in_prompt = 0, in_text = 0;
   const size_t cap = own.any ? own.begin : text_.size();
@@ -200,44 +219,55 @@ std::optional<size_t> TurnFinder::anchored(size_t turn, const std::string& promp
   const std::string_view here = std::string_view(text_).substr(in_text, cap - in_text);
   size_t common = common_prefix(suffix, here);
   if (common < suffix.size()) {
-    if (common < here.size()) common = snapped(suffix, common);
     const auto without = renderer_.part(turn, false);
-    if (!without || !prompt.starts_with(*without) || prompt.size() == without->size()) return std::nullopt;
-    // Less than the end of the turn before: that is no place where an answer starts.
-    if (in_prompt + common < without->size() || (common < here.size() && in_prompt + common == without->size())) {
-      return std::nullopt;
+    if (common < here.size()) {
+      // Where the prompt has no head, what both have of the end of the turn before.
+      if (!without || *without != prompt) return std::nullopt;
+      common = cut_before(suffix, common, control_);
+      if (common == 0) return std::nullopt;
+      rest.clear();
+      return in_text + common;
     }
+    // Less than the end of the turn before: that is no place where an answer starts.
+    if (!without || !prompt.starts_with(*without) || in_prompt + common < without->size()) return std::nullopt;
   }
   rest = suffix.substr(common);
   return in_text + common;
 }
 
-// The head of an answer stands right before the turn's text.
+// The head of an answer stands before the turn's text, or as much of it as every answer has.
 std::optional<size_t> TurnFinder::behind_head(size_t turn, const std::optional<std::string>& prompt,
-                                              const std::vector<Mark>& marks, const Own& own) {
+                                              const std::vector<Mark>& marks, const Own& own, std::string& rest) {
   if (!own.any) return std::nullopt;
   std::string head = facts_.head;
   if (const auto without = renderer_.part(turn, false); prompt && without && prompt->starts_with(*without)) {
     head = prompt->substr(without->size());
   }
-  if (head.empty()) return std::nullopt;
+  const size_t core = facts_.core > 0 && head.starts_with(std::string_view(facts_.head).substr(0, facts_.core))
+                          ? facts_.core
+                          : head.size();
   const size_t from = own.first == 0 ? 0 : marks[own.first - 1].at;
   const std::string_view scaffold = std::string_view(text_).substr(from, own.begin - from);
-  const size_t at = scaffold.rfind(head);
-  if (at == npos) return std::nullopt;
-  return from + at + head.size();
+  for (size_t n = head.size(); n >= core && n > 0; n = cut_before(head, n - 1, control_)) {
+    const size_t at = scaffold.rfind(std::string_view(head).substr(0, n));
+    if (at == npos) continue;
+    rest = head.substr(n);
+    return from + at + n;
+  }
+  return std::nullopt;
 }
 
 // The same bytes behind the turn's last text as when the conversation ended there.
 std::optional<size_t> TurnFinder::end_by_tail(size_t turn, const std::string& part, const Own& own, Window window) {
-  const auto found = renderer_.marks(turn + 1, false, window.first, std::min(window.last, turn + 1), part, *alphabet());
+  const auto found =
+      renderer_.marks(turn + 1, false, window.first, std::min(window.last, turn + 1), part, *alphabet(), window.names);
   if (!found) return std::nullopt;
   const auto last = std::find_if(found->rbegin(), found->rend(), [&](const Mark& m) { return message_of(m) == turn; });
   if (last == found->rend()) return std::nullopt;
   const std::string_view tail = std::string_view(part).substr(last->at);
   const std::string_view here = std::string_view(text_).substr(own.end, own.next - own.end);
   size_t common = common_prefix(tail, here);
-  if (common < tail.size()) common = snapped(tail, common);
+  if (common < tail.size()) common = cut_before(tail, common, control_);
   if (common == 0 && !tail.empty()) return std::nullopt;
   return own.end + common;
 }
@@ -256,7 +286,7 @@ bool TurnFinder::verified(const TurnPlace& place, size_t turn, const std::vector
 
 TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Window window) {
   const size_t n = renderer_.size();
-  const bool whole = marks != nullptr && window.first == 0 && window.last == n;
+  const bool whole = marks != nullptr && marks_ && *marks_ && marks == &**marks_;
   Own own;
   if (marks != nullptr) own = whole ? own_[turn] : own_marks(*marks)[turn];
   TurnPlace place;
@@ -296,7 +326,7 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
       begin = prompt->size();
     } else if (marks != nullptr) {
       if (prompt) begin = anchored(turn, *prompt, *marks, own, window, place.rest);
-      if (!begin) begin = behind_head(turn, prompt, *marks, own);
+      if (!begin) begin = behind_head(turn, prompt, *marks, own, place.rest);
     }
     if (!begin) return {};
     if (!begin_key.empty() && *begin >= anchor && *begin <= own.begin) {
@@ -317,12 +347,17 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
       const size_t stop = *begin + answer.size();
       if (same && (!own.any || (own.end <= stop && stop <= own.next))) end = stop;
       both = same && *begin == prompt->size();
+      if (!end && !own.any && !window.exact) {
+        const size_t common = common_prefix(answer, std::string_view(text_).substr(*begin));
+        if (const size_t cut = cut_before(answer, common, control_); cut > 0) end = *begin + cut;
+      }
     }
     if (!end && own.any && part) end = end_by_tail(turn, *part, own, window);
+    if (!end && !own.any && window.exact) return {};
     if (!end) {
       const size_t from = own.any ? std::max(own.end, *begin) : *begin;
       const size_t stop = marker_behind(from, own.any ? own.next : text_.size());
-      if (stop == npos && !own.any) return {};
+      if (stop == npos && !own.any && has_text(turn) && marks == nullptr) return {};
       end = stop == npos ? from : stop;
     }
     // A marker that is written only when another turn follows.
@@ -344,17 +379,35 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
       if (text_find(span, piece) == npos) return {};
   }
   split_marker(place, own.end);
+  if (place.marker < place.end) {
+    // White space behind the marker, other than line ends, is of the text between turns.
+    const size_t stop = place.end;
+    while (is_space(text_[place.end - 1])) --place.end;
+    while (place.end < stop && (text_[place.end] == '\n' || text_[place.end] == '\r')) ++place.end;
+  }
   place.found = true;
   return place;
 }
 
 TurnPlace TurnFinder::answer(size_t turn) {
   const size_t n = renderer_.size();
-  if (const auto* all = marks()) return answer_by(turn, all, {0, n});
+  const JinjaValue* calls = renderer_.conversation().messages.items()[turn].find("tool_calls");
+  const bool called = calls != nullptr && calls->is(JinjaValue::Kind::sequence) && !calls->items().empty();
+  const std::vector<Mark>* all = marks();
+  if (all != nullptr && !own_[turn].twice) {
+    const TurnPlace place = answer_by(turn, all, {0, n, false, called});
+    if (place.found || !called || own_[turn].any) return place;
+  }
   if (alphabet()) {
-    for (const Window window : {Window{turn - (turn > 0), turn + 1}, Window{turn, turn + 1}}) {
-      const auto some = renderer_.marks(n, false, window.first, window.last, text_, *alphabet());
-      if (!some) continue;
+    std::vector<Window> windows;
+    // Names may be written again in later messages, so that they are marked only where there is nothing else.
+    for (const size_t first : {turn - (turn > 0), turn}) {
+      if (called && all != nullptr) windows.push_back({first, turn + 1, true, false});
+    }
+    for (const size_t first : {turn - (turn > 0), turn}) windows.push_back({first, turn + 1, false, false});
+    for (const Window& window : windows) {
+      const auto some = renderer_.marks(n, false, window.first, window.last, text_, *alphabet(), window.names);
+      if (!some || own_marks(*some)[turn].twice) continue;
       if (const TurnPlace place = answer_by(turn, &*some, window); place.found) return place;
     }
   }

@@ -27,10 +27,14 @@ struct TurnPlace {
 /// What is known of a template before any row.
 struct TemplateFacts {
   std::string head;                         ///< what add_generation_prompt adds
+  size_t core = 0;                          ///< bytes of it that stand before every answer
   std::string eos;                          ///< may be empty
   std::unordered_set<std::string> markers;  ///< control tokens that end a turn
   std::unordered_set<std::string> doubled;  ///< those of them that may stand behind another one
 };
+
+/// Where `text` can be cut at or before `length`: behind a control token or a line end.
+size_t cut_before(std::string_view text, size_t length, const ControlText& control);
 
 /// One conversation, rendered as often as needed, within a limit.
 class ConversationRenderer {
@@ -46,7 +50,7 @@ class ConversationRenderer {
   /// Marks of the messages from `first` to before `last` among the first `count`, where they change nothing else:
   /// without them the rendering is `plain`.
   std::optional<std::vector<Mark>> marks(size_t count, bool prompt, size_t first, size_t last, std::string_view plain,
-                                         const MarkAlphabet& alphabet);
+                                         const MarkAlphabet& alphabet, bool names = false);
   const Conversation& conversation() const { return conversation_; }
   size_t size() const { return conversation_.messages.items().size(); }
 
@@ -85,23 +89,26 @@ class TurnFinder {
  private:
   struct Window {
     size_t first = 0, last = 0;
+    bool names = false;  // of called functions, too
+    bool exact = false;  // a turn without marks ends only where the rendering up to it ends
   };
   struct Own {  // marks of one message
-    bool any = false;
+    bool any = false, twice = false;
+    size_t count = 0;
     size_t begin = 0, end = 0;   // bytes
     size_t first = 0, last = 0;  // indices of marks
     size_t next = 0;             // byte of the next mark of another message behind, or the end of the text
   };
   const std::optional<MarkAlphabet>& alphabet();
   std::vector<Own> own_marks(const std::vector<Mark>& marks) const;  // of each message
+  bool has_twice(const std::vector<Mark>& marks, const Own& own) const;
   TurnPlace answer_by(size_t turn, const std::vector<Mark>* marks, Window window);
   std::optional<size_t> anchored(size_t turn, const std::string& prompt, const std::vector<Mark>& marks, const Own& own,
                                  Window window, std::string& rest);
   std::optional<size_t> behind_head(size_t turn, const std::optional<std::string>& prompt,
-                                    const std::vector<Mark>& marks, const Own& own);
+                                    const std::vector<Mark>& marks, const Own& own, std::string& rest);
   std::optional<size_t> end_by_tail(size_t turn, const std::string& part, const Own& own, Window window);
   bool verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own) const;
-  size_t snapped(std::string_view text, size_t length) const;
   std::string between(size_t from, size_t to, const char* what) const;
 
   ConversationRenderer& renderer_;
