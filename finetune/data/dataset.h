@@ -46,6 +46,7 @@ struct DataReport {
 struct Dataset {
   SampleSet samples;
   DataReport report;
+  std::vector<double> source_weights;  ///< of the dataset in the top 8 bits of a sample's id, see plan_epoch; empty: 1
 };
 
 /// Reads and tokenises. Error(data) with file:line for what cannot be parsed, for an empty dataset and for one without
