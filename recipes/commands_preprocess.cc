@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "../finetune/data/packing.h"
 #include "../quant/safetensors.h"
 #include "commands.h"
 #include "data_text.h"

@@ -2,37 +2,17 @@
 #include "batch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "../../kernels/cross_entropy.h"
 #include "../../kernels/error.h"
+#include "packing.h"
 #include "shuffle.h"
 
 namespace bantam {
 namespace {
-
-// First fit in O(log n) per sample: a tree of the largest room in each range of bins.
-class Bins {
- public:
-  Bins(size_t most, int64_t capacity) {
-    while (leaves_ < most) leaves_ *= 2;
-    room_.assign(2 * leaves_, capacity);
-  }
-  /// The first bin with at least `length` room; takes it.
-  size_t take(int64_t length) {
-    size_t node = 1;
-    while (node < leaves_) node = room_[2 * node] >= length ? 2 * node : 2 * node + 1;
-    room_[node] -= length;
-    const size_t bin = node - leaves_;
-    for (node /= 2; node > 0; node /= 2) room_[node] = std::max(room_[2 * node], room_[2 * node + 1]);
-    return bin;
-  }
-
- private:
-  size_t leaves_ = 1;
-  std::vector<int64_t> room_;
-};
 
 int64_t capacity_of(const BatchOptions& o) {
   if (o.micro_batch_size < 1 || o.gradient_accumulation_steps < 1 || o.max_seq_length < 1) {
@@ -47,8 +27,6 @@ int64_t capacity_of(const BatchOptions& o) {
   }
   return o.micro_batch_size * o.max_seq_length;
 }
-
-using Micros = std::vector<std::vector<int32_t>>;
 
 // The lengths, checked.
 std::vector<int32_t> lengths_of(const SampleSet& samples, const BatchOptions& o) {
@@ -67,27 +45,13 @@ std::vector<int32_t> lengths_of(const SampleSet& samples, const BatchOptions& o)
   return out;
 }
 
-// Micro-batches [start, end) of `order`.
-std::vector<int64_t> fill(std::vector<int32_t>& order, const std::vector<int32_t>& lengths, const BatchOptions& o) {
-  const int64_t capacity = capacity_of(o);
+// Where each micro-batch of `order` starts, which is reordered where rows are packed.
+std::vector<int64_t> micro_batches(std::vector<int32_t>& order, const std::vector<int32_t>& lengths,
+                                   const BatchOptions& o, SplitMix64* random) {
+  if (o.sample_packing) return pack_rows(order, lengths, capacity_of(o), random);
   std::vector<int64_t> starts{0};
-  if (o.sample_packing) {
-    Bins bins(order.size(), capacity);
-    Micros micro;
-    for (const int32_t i : order) {
-      const size_t bin = bins.take(lengths[static_cast<size_t>(i)]);
-      if (bin >= micro.size()) micro.resize(bin + 1);
-      micro[bin].push_back(i);
-    }
-    order.clear();
-    for (const auto& m : micro) {
-      order.insert(order.end(), m.begin(), m.end());
-      starts.push_back(static_cast<int64_t>(order.size()));
-    }
-  } else {
-    const auto n = static_cast<int64_t>(order.size());
-    for (int64_t i = 0; i < n; i = starts.back()) starts.push_back(std::min(n, i + o.micro_batch_size));
-  }
+  const auto n = static_cast<int64_t>(order.size());
+  for (int64_t i = 0; i < n; i = starts.back()) starts.push_back(std::min(n, i + o.micro_batch_size));
   return starts;
 }
 
@@ -116,9 +80,10 @@ void longest_first(EpochPlan& plan, int64_t longest) {
   plan = std::move(out);
 }
 
-EpochPlan plan(std::vector<int32_t> order, const std::vector<int32_t>& lengths, const BatchOptions& o, bool longest) {
+EpochPlan plan(std::vector<int32_t> order, const std::vector<int32_t>& lengths, const BatchOptions& o, bool longest,
+               SplitMix64* random) {
   EpochPlan out;
-  out.micro_starts = fill(order, lengths, o);
+  out.micro_starts = micro_batches(order, lengths, o, random);
   out.order = std::move(order);
   for (int64_t i = 0; i < out.micro_batches(); i = out.step_starts.back())
     out.step_starts.push_back(std::min(out.micro_batches(), i + o.gradient_accumulation_steps));
@@ -132,10 +97,66 @@ EpochPlan plan(std::vector<int32_t> order, const std::vector<int32_t>& lengths, 
   return out;
 }
 
-std::vector<int32_t> all_of(size_t n) {
-  std::vector<int32_t> order(n);
-  std::iota(order.begin(), order.end(), 0);
+bool whole_number(double w) {
+  return w == std::floor(w);
+}
+
+// How often each sample is visited in an epoch: whole copies, and of the fraction a stretch of a walk around a fixed
+// order of the source's rows, so that over the epochs each has its turn equally often.
+std::vector<int32_t> visits(const SampleSet& samples, std::span<const double> weights, uint64_t seed, int64_t epoch) {
+  std::vector<int32_t> times(samples.size(), 1);
+  if (std::all_of(weights.begin(), weights.end(), [](double w) { return w == 1; })) return times;
+  std::vector<std::vector<int32_t>> rows(weights.size());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const uint64_t source = samples.id(i) >> 56;
+    if (source >= weights.size())
+      throw Error(ErrorCode::internal, str("sample ", i, " is of source ", source, " of ", weights.size()));
+    rows[source].push_back(static_cast<int32_t>(i));
+  }
+  for (size_t source = 0; source < weights.size(); ++source) {
+    const double w = weights[source];
+    auto& list = rows[source];
+    if (!(w > 0) || !std::isfinite(w))
+      throw Error(ErrorCode::usage, str("dataset ", source + 1, ": weight ", w, ", expected a number above 0"));
+    const auto n = static_cast<int64_t>(list.size());
+    if (n == 0) continue;
+    if (w * static_cast<double>(n) > std::numeric_limits<int32_t>::max())
+      throw Error(ErrorCode::usage, str("dataset ", source + 1, ": weight ", w, " of ", n,
+                                        " rows, at most 2,147,483,647 visits in an epoch are possible"));
+    const int64_t wanted = std::max<int64_t>(1, std::llround(w * static_cast<double>(n)));
+    for (const int32_t i : list) times[static_cast<size_t>(i)] = static_cast<int32_t>(wanted / n);
+    const int64_t rest = wanted % n;
+    if (rest == 0) continue;
+    SplitMix64 random(mix64(mix64(mix64(seed) ^ 0x736F75726365ull) ^ source));  // apart from the epochs' streams
+    shuffle(list, random);
+    const int64_t from = epoch % n * rest % n;
+    for (int64_t k = 0; k < rest; ++k) ++times[static_cast<size_t>(list[static_cast<size_t>((from + k) % n)])];
+  }
+  return times;
+}
+
+// Each sample as often as it is visited, in the order of the set.
+std::vector<int32_t> rows_of_epoch(const SampleSet& samples, const BatchOptions& o, std::span<const double> weights,
+                                   int64_t epoch) {
+  const std::vector<int32_t> times = visits(samples, weights, o.seed, epoch);
+  int64_t total = 0;
+  for (const int32_t n : times) total += n;
+  if (total > std::numeric_limits<int32_t>::max())
+    throw Error(ErrorCode::usage, str(total, " rows in an epoch, at most 2,147,483,647 are possible"),
+                "lower the weights of the datasets");
+  std::vector<int32_t> order;
+  order.reserve(static_cast<size_t>(total));
+  for (size_t i = 0; i < times.size(); ++i)
+    order.insert(order.end(), static_cast<size_t>(times[i]), static_cast<int32_t>(i));
   return order;
+}
+
+SplitMix64 stream_of(const BatchOptions& o, int64_t epoch) {
+  return SplitMix64(mix64(mix64(o.seed) ^ static_cast<uint64_t>(epoch)));
+}
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return a / b + (a % b != 0);
 }
 
 }  // namespace
@@ -158,19 +179,79 @@ std::vector<std::vector<int32_t>> EpochPlan::step(int64_t i) const {
   return out;
 }
 
-EpochPlan plan_epoch(const SampleSet& samples, const BatchOptions& options, int64_t epoch) {
+EpochPlan plan_epoch(const SampleSet& samples, const BatchOptions& options, int64_t epoch,
+                     std::span<const double> source_weights) {
   capacity_of(options);
   const std::vector<int32_t> lengths = lengths_of(samples, options);
-  std::vector<int32_t> order = all_of(lengths.size());
-  SplitMix64 random(mix64(mix64(options.seed) ^ static_cast<uint64_t>(epoch)));
+  std::vector<int32_t> order = rows_of_epoch(samples, options, source_weights, epoch);
+  SplitMix64 random = stream_of(options, epoch);
   shuffle(order, random);
-  return plan(std::move(order), lengths, options, epoch == 0 && options.longest_batch_first);
+  return plan(std::move(order), lengths, options, epoch == 0 && options.longest_batch_first, &random);
 }
 
 EpochPlan plan_in_order(const SampleSet& samples, const BatchOptions& options) {
   capacity_of(options);
+  std::vector<int32_t> order(samples.size());
+  std::iota(order.begin(), order.end(), 0);
+  return plan(std::move(order), lengths_of(samples, options), options, false, nullptr);
+}
+
+EpochShape epoch_shape(const SampleSet& samples, const BatchOptions& options, int64_t epoch,
+                       std::span<const double> source_weights) {
+  const int64_t capacity = capacity_of(options);
   const std::vector<int32_t> lengths = lengths_of(samples, options);
-  return plan(all_of(lengths.size()), lengths, options, false);
+  std::vector<int32_t> order = rows_of_epoch(samples, options, source_weights, epoch);
+  EpochShape s;
+  s.rows = static_cast<int64_t>(order.size());
+  for (const int32_t i : order) s.tokens += lengths[static_cast<size_t>(i)];
+  s.every_epoch_alike = (options.sample_packing || options.micro_batch_size == 1) &&
+                        std::all_of(source_weights.begin(), source_weights.end(), whole_number);
+  if (options.sample_packing) {
+    for (const PackShape& p : pack_shapes(count_lengths(order, lengths), capacity)) {
+      s.micro_batches += p.count;
+      if (p.count > 0) s.longest_micro_batch = std::max(s.longest_micro_batch, p.tokens);
+    }
+  } else {
+    SplitMix64 random = stream_of(options, epoch);
+    shuffle(order, random);
+    s.micro_batches = divide_up(s.rows, options.micro_batch_size);
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < s.rows; ++i) {
+      if (i % options.micro_batch_size == 0) tokens = 0;
+      tokens += lengths[static_cast<size_t>(order[static_cast<size_t>(i)])];
+      s.longest_micro_batch = std::max(s.longest_micro_batch, tokens);
+    }
+  }
+  s.steps = divide_up(s.micro_batches, options.gradient_accumulation_steps);
+  return s;
+}
+
+PackingStats packing_stats(const SampleSet& samples, const BatchOptions& options,
+                           std::span<const double> source_weights) {
+  const int64_t capacity = capacity_of(options);
+  BatchOptions packed = options, rows = options;
+  packed.sample_packing = true;
+  rows.sample_packing = false;
+  rows.longest_batch_first = false;
+  const EpochShape shape = epoch_shape(samples, packed, 0, source_weights);
+  PackingStats s{shape.rows, shape.tokens, shape.micro_batches};
+  if (shape.rows == 0) return s;
+  const EpochPlan batches = plan_epoch(samples, rows, 0, source_weights);
+  int64_t padded = 0;
+  for (int64_t m = 0; m < batches.micro_batches(); ++m) {
+    int64_t longest = 0;
+    const auto which = batches.micro_batch(m);
+    for (const int32_t i : which) longest = std::max(longest, samples.length(static_cast<size_t>(i)));
+    padded += longest * static_cast<int64_t>(which.size());
+  }
+  const auto tokens = static_cast<double>(shape.tokens);
+  const double slots = static_cast<double>(shape.rows) * static_cast<double>(options.max_seq_length);
+  const double room = static_cast<double>(shape.micro_batches) * static_cast<double>(capacity);
+  s.fill = tokens / room;
+  s.padding_without_packing = 1 - tokens / static_cast<double>(padded);
+  s.padding_of_slots = 1 - tokens / slots;
+  s.saved = slots > tokens ? 1 - (room - tokens) / (slots - tokens) : 0;
+  return s;
 }
 
 Batch make_batch(const SampleSet& samples, const std::vector<int32_t>& which) {

@@ -34,8 +34,8 @@ struct DataOptions {
 
 struct Dataset {
   SampleSet samples;
-  std::vector<double> source_weights;  ///< DatasetSpec::weight by index; empty: 1 each
   DataReport report;
+  std::vector<double> source_weights;  ///< of the dataset in the top 8 bits of a sample's id, see plan_epoch; empty: 1
   std::string cache_problem;  ///< why the prepared data are not in options.cache; empty: they are, or need not be
 };
 

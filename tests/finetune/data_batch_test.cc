@@ -78,34 +78,6 @@ TEST_CASE("every sample once, within capacity, windows full but the last") {
   }
 }
 
-TEST_CASE("packing is first fit: a sample goes into the first pack that has room") {
-  const auto samples = samples_of({6, 5, 4, 3, 2, 1, 10});
-  const BatchOptions o{.micro_batch_size = 1, .gradient_accumulation_steps = 8, .max_seq_length = 10};
-  const auto plan = plan_in_order(samples, o);
-  REQUIRE(plan.steps() == 1);
-  CHECK(plan.step(0) == std::vector<std::vector<int32_t>>{{0, 2}, {1, 3, 4}, {5}, {6}});
-  CHECK(plan.longest_micro_batch == 10);
-}
-
-TEST_CASE("first fit of many samples equals the plain search") {
-  const auto samples = many(400, 50);
-  const BatchOptions o{.micro_batch_size = 2, .gradient_accumulation_steps = 1, .max_seq_length = 50};
-  std::vector<std::vector<int32_t>> want;
-  std::vector<size_t> used;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const size_t n = samples[i].ids.size();
-    size_t bin = 0;
-    while (bin < used.size() && used[bin] + n > 100) ++bin;
-    if (bin == used.size()) used.push_back(0), want.emplace_back();
-    used[bin] += n;
-    want[bin].push_back(static_cast<int32_t>(i));
-  }
-  const auto plan = plan_in_order(samples, o);
-  const auto steps = steps_of(plan);
-  REQUIRE(steps.size() == want.size());
-  for (size_t i = 0; i < want.size(); ++i) CHECK(steps[i][0] == want[i]);
-}
-
 TEST_CASE("order is a function of seed and epoch") {
   const auto samples = many(100, 20);
   BatchOptions o{.micro_batch_size = 1, .gradient_accumulation_steps = 4, .max_seq_length = 20};
