@@ -26,8 +26,8 @@
 namespace bantam {
 namespace {
 
-const std::vector<std::string> kCommands = {"train",    "plan",          "selftest", "quantize", "generate",
-                                            "validate", "config-schema", "init",     "doctor"};
+const std::vector<std::string> kCommands = {"train",         "plan", "selftest", "quantize",   "generate", "validate",
+                                            "config-schema", "init", "doctor",   "preprocess", "tokenize", "inspect"};
 
 /// Text options of a command that are no recipe keys, read by the same rules as recipe values.
 class Options {
@@ -152,7 +152,10 @@ Recipe Program::recipe_of(CLI::App& command, const RecipeArguments& arguments, c
   if (!config.empty() && path.empty())
     for (const char* key : {"base_model", "datasets"}) overrides.insert(overrides.begin(), {"--config", key, config});
   LoadedRecipe loaded = load_recipe(path, overrides);
-  if (config.empty()) check_files(loaded.recipe);
+  if (config.empty()) {
+    const auto told = check_files(loaded.recipe);
+    loaded.notices.insert(loaded.notices.end(), told.begin(), told.end());
+  }
   if (!options.quiet) {
     for (const std::string& notice : loaded.notices) err_ << "note: " << notice << "\n";
     err_.flush();
@@ -193,7 +196,10 @@ int Program::validate(CLI::App& command, const RecipeArguments& arguments, const
   LoadedRecipe loaded;
   try {
     loaded = load_recipe(path, overrides);
-    if (files) check_files(loaded.recipe);
+    if (files) {
+      const auto told = check_files(loaded.recipe);
+      loaded.notices.insert(loaded.notices.end(), told.begin(), told.end());
+    }
   } catch (const Error& e) {
     if (options.json) {
       Json errors = Json::array();
@@ -255,7 +261,7 @@ int Program::dispatch(const std::vector<std::string>& args) {
   for (const std::string& name : kCommands) commands[name] = &add(name, options);
 
   std::map<std::string, RecipeArguments> recipes;
-  for (const char* name : {"train", "plan", "selftest", "validate"}) {
+  for (const char* name : {"train", "plan", "selftest", "validate", "preprocess"}) {
     // Some hundred flags: only where they may be needed.
     RecipeArguments& arguments = recipes[name];
     if (std::count(args.begin(), args.end(), name) > 0) arguments.add_to(*commands[name]);
@@ -263,6 +269,10 @@ int Program::dispatch(const std::vector<std::string>& args) {
   for (const char* name : {"train", "plan"}) {
     commands[name]->add_flag("--resume", options.resume);
     commands[name]->add_flag("--overwrite", options.overwrite);
+  }
+  std::map<std::string, Options> debug;
+  for (const char* name : {"train", "preprocess"}) {
+    debug.try_emplace(name, *commands[name]).first->second.text("--debug");
   }
   Options plan_options(*commands["plan"]);
   for (const char* flag : {"--config", "--svg", "--assume-memory", "--assume-rate"}) plan_options.text(flag);
@@ -295,8 +305,23 @@ int Program::dispatch(const std::vector<std::string>& args) {
                            "--quant-type", "--device", "--num-threads"}) {
     generate.text(flag);
   }
-  bool raw = false;
+  bool raw = false, chat = false;
   commands["generate"]->add_flag("--raw", raw);
+  commands["generate"]->add_flag("--chat", chat);
+  generate.text("--system");
+
+  Options tokenize(*commands["tokenize"]);
+  tokenize.positional("MODEL or RUN");
+  for (const char* flag : {"--text", "--file", "--chat-template", "--rows"}) tokenize.text(flag);
+  TokenizeCommandOptions to;
+  commands["tokenize"]->add_flag("--chat", to.chat);
+  commands["tokenize"]->add_flag("--no-special,--no_special", to.no_special);
+  commands["tokenize"]->add_flag("--parse-special,--parse_special", to.parse_special);
+  Options inspect(*commands["inspect"]);
+  inspect.positional("MODEL or RUN");
+  for (const char* flag : {"--system", "--chat-template"}) inspect.text(flag);
+  InspectCommandOptions io;
+  CLI::Option* inspect_prompt = commands["inspect"]->add_option("--prompt", io.prompt)->expected(0, 1);
   Options schema(*commands["config-schema"]);
   Options doctor(*commands["doctor"]);
 
@@ -336,7 +361,30 @@ int Program::dispatch(const std::vector<std::string>& args) {
   }
   const std::string name = command->get_name();
   if (name == "validate") return validate(*command, recipes[name], options, resolved, !no_files);
-  if (name == "train") return train_command(recipe_of(*command, recipes[name], options), options);
+  if (name == "train" || name == "preprocess") {
+    options.debug_rows = debug.at(name).whole("--debug", 0).value_or(0);
+    const Recipe recipe = recipe_of(*command, recipes[name], options);
+    return name == "train" ? train_command(recipe, options) : preprocess_command(recipe, options);
+  }
+  if (name == "tokenize") {
+    to.common = options;
+    to.model_or_run = tokenize.arguments()[0];
+    if (tokenize.given("--text")) to.text = tokenize.get("--text");
+    if (tokenize.given("--file")) to.file = tokenize.get("--file");
+    if (to.text && !to.file.empty())
+      throw Error(ErrorCode::usage, "--text and --file contradict each other", "keep one of the two");
+    if (tokenize.given("--chat-template")) to.chat_template = tokenize.get("--chat-template"), to.chat = true;
+    to.rows = tokenize.whole("--rows", 1).value_or(to.rows);
+    return tokenize_command(to);
+  }
+  if (name == "inspect") {
+    io.common = options;
+    io.model_or_run = inspect.arguments()[0];
+    io.only_prompt = inspect_prompt->count() > 0;
+    if (inspect.given("--system")) io.system = inspect.get("--system");
+    if (inspect.given("--chat-template")) io.chat_template = inspect.get("--chat-template");
+    return inspect_command(io);
+  }
   if (name == "plan") return plan(*command, recipes[name], plan_options, options);
   if (name == "selftest") {
     SelftestCommandOptions o;
@@ -387,6 +435,9 @@ int Program::dispatch(const std::vector<std::string>& args) {
   if (o.top_p == 0) throw Error(ErrorCode::usage, "--top-p: found 0, expected a number > 0 and <= 1");
   o.seed = generate.whole("--seed", 0).value_or(o.seed);
   o.raw = raw;
+  o.chat = chat;
+  if (raw && chat) throw Error(ErrorCode::usage, "--raw and --chat contradict each other", "keep one of the two");
+  if (generate.given("--system")) o.system = generate.get("--system");
   if (const auto v = generate.choice("--dtype", {"auto", "bf16", "f32"})) o.dtype = static_cast<Recipe::Dtype>(*v);
   if (const auto v = generate.choice("--quant-type", {"nf4", "none"})) {
     o.quant_type = *v == 0 ? Recipe::QuantType::nf4 : Recipe::QuantType::none;

@@ -6,46 +6,17 @@
 #include "../finetune/train/generator.h"
 #include "../lora/peft_files.h"
 #include "commands.h"
-#include "load.h"
+#include "model_source.h"
 #include "session.h"
 
 namespace bantam {
 
 namespace {
 
-namespace fs = std::filesystem;
-
-// A run folder knows its base; a model is its own.
-struct Source {
-  fs::path model, adapter;
-  QuantConfig quant;
-  DType dtype = DType::bf16;
-};
-
-Source find_source(const GenerateCommandOptions& o) {
-  Source s{o.model_or_run, o.adapter, {}, dtype_of_recipe(o.dtype)};
-  std::error_code ec;
-  if (const fs::path recipe = o.model_or_run / "recipe.resolved.yaml"; fs::exists(recipe, ec)) {
-    const Recipe r = load_recipe(recipe).recipe;
-    s.model = r.base_model;
-    s.quant = quant_config(r);
-    if (o.dtype == Recipe::Dtype::automatic) s.dtype = dtype_of_recipe(r.dtype);
-    if (s.adapter.empty()) {
-      s.adapter = o.model_or_run;
-      if (!fs::exists(s.adapter / "adapter_model.safetensors", ec)) {
-        const auto steps = list_checkpoints(o.model_or_run);
-        if (steps.empty())
-          throw Error(ErrorCode::model, str(o.model_or_run.string(), ": this run has no adapter and no checkpoint yet"),
-                      "let it train first");
-        s.adapter = o.model_or_run / str("checkpoint-", steps.back());
-      }
-    }
-  } else if (fs::exists(o.model_or_run / "adapter_config.json", ec)) {
-    throw Error(ErrorCode::usage, str(o.model_or_run.string(), ": an adapter, expected a model or a run folder"),
-                "bantam generate MODEL --adapter " + o.model_or_run.string());
-  }
-  if (o.quant_type) s.quant.type = *o.quant_type == Recipe::QuantType::none ? QuantType::none : QuantType::nf4;
-  return s;
+QuantConfig quantization(const GenerateCommandOptions& o, const ModelSource& source) {
+  QuantConfig q = source.recipe ? quant_config(*source.recipe) : QuantConfig{};
+  if (o.quant_type) q.type = *o.quant_type == Recipe::QuantType::none ? QuantType::none : QuantType::nf4;
+  return q;
 }
 
 // Prints whole UTF-8 characters only: a token may end within one.
@@ -73,14 +44,26 @@ class Utf8Printer {
 }  // namespace
 
 int generate_command(const GenerateCommandOptions& o) {
-  const Source source = find_source(o);
+  const ModelSource source = find_source(o.model_or_run, o.adapter.empty());
+  const std::filesystem::path adapter = o.adapter.empty() ? source.adapter : o.adapter;
+  const QuantConfig quant = quantization(o, source);
+  const Recipe::Dtype dtype = o.dtype == Recipe::Dtype::automatic && source.recipe ? source.recipe->dtype : o.dtype;
   const auto tokenizer = load_tokenizer(source.model);
-  const auto model = load_with_progress(source.model, source.quant, o.common.quiet);
+  const bool chat = o.chat || (source.chat && !o.raw);
+  const auto chat_template = chat ? load_chat_template(source.model, source.chat_template) : nullptr;
+  if (chat && !chat_template)
+    throw Error(ErrorCode::model, str(source.model.string(), ": the model has no chat template"),
+                "leave --chat out, or train with chat_template");
+  if (!o.chat && chat && !o.common.quiet)
+    std::fprintf(stderr, "the prompt is written with the run's chat template; --raw takes it as it is\n");
+  const auto model = load_with_progress(source.model, quant, o.common.quiet);
   std::optional<AdapterSet> adapters;
-  if (!source.adapter.empty()) adapters = load_adapter(source.adapter, linear_modules(model->config));
+  if (!adapter.empty()) adapters = load_adapter(adapter, linear_modules(model->config));
   const auto ctx = make_context(o.device, o.num_threads);
 
-  const std::vector<int32_t> prompt = tokenizer->encode(o.prompt, {.add_special = !o.raw, .parse_special = true});
+  const std::vector<int32_t> prompt = chat
+                                          ? chat_prompt_ids(chat_template, tokenizer, {o.system, o.prompt})
+                                          : tokenizer->encode(o.prompt, {.add_special = !o.raw, .parse_special = true});
   if (prompt.empty()) throw Error(ErrorCode::usage, "--prompt is empty", "give a text to continue");
   const auto wanted = static_cast<int64_t>(prompt.size()) + o.max_new_tokens;
   const int64_t length = std::min(wanted, model->config.max_position_embeddings);
@@ -88,14 +71,13 @@ int generate_command(const GenerateCommandOptions& o) {
     throw Error(ErrorCode::usage,
                 str("--prompt has ", prompt.size(), " tokens, the model takes ", model->config.max_position_embeddings),
                 "shorten it");
-  Generator generator(*ctx, model, adapters ? &*adapters : nullptr, source.dtype, length);
+  Generator generator(*ctx, model, adapters ? &*adapters : nullptr, dtype_of_recipe(dtype), length);
 
   GenerateOptions options{.max_new_tokens = o.max_new_tokens,
                           .temperature = o.temperature,
                           .top_p = o.top_p,
                           .seed = static_cast<uint64_t>(o.seed),
-                          .stop = {}};
-  if (tokenizer->eos_id() >= 0) options.stop.push_back(tokenizer->eos_id());
+                          .stop = stop_ids(source.model, tokenizer, chat_template)};
   const auto t0 = std::chrono::steady_clock::now();
   std::vector<int32_t> ids;
   if (o.common.json) {

@@ -41,9 +41,9 @@ Outcome run(const Session& s, const Recipe& recipe, const Planned& planned, cons
   const size_t before = trainer.memory_bytes();
   trainer.reserve();
   r.measured = trainer.memory_bytes() - std::min(before, trainer.memory_bytes());
-  const EpochPlan epoch = plan_epoch(s.train.samples, s.options.batches, 0);
+  const EpochPlan epoch = plan_epoch(s.train.samples, s.options.batches, 0, s.train.source_weights);
   for (int64_t k = 0; k < steps; ++k) {
-    const StepBatch batch = make_step(s.train.samples, epoch.steps[static_cast<size_t>(k) % epoch.steps.size()]);
+    const StepBatch batch = make_step(s.train.samples, epoch.step(k % epoch.steps()));
     const auto t0 = std::chrono::steady_clock::now();
     r.losses.push_back(trainer.train_step(batch, k, s.options.lr.learning_rate, 0).loss);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();

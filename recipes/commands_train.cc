@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "../finetune/text/chat_template.h"
 #include "../quant/safetensors.h"
 #include "commands.h"
+#include "data_text.h"
 #include "planning.h"
 #include "run_folder.h"
 
@@ -184,8 +186,7 @@ int train_command(const Recipe& recipe, const CommandOptions& options) {
   const bool on_device = !s.context->backend().host_memory;
   Progress progress(recipe, options, folder, on_device);
   if (on_device) progress.line(str("device: ", device_text(*s.context)));
-  progress.line(s.train.report.summary());
-  if (!recipe.test_datasets.empty()) progress.line("held-out: " + s.eval.report.summary());
+  progress.line(data_text(s) + debug_rows(s, options));
   if (recipe.resume_from_checkpoint != "auto" && recipe.resume_from_checkpoint != "false")
     s.options.resume_from = recipe.resume_from_checkpoint;
   const Planned planned = make_plan(s, recipe, {.earlier = folder.earlier_plan()});
@@ -194,9 +195,7 @@ int train_command(const Recipe& recipe, const CommandOptions& options) {
   load_weights(s, recipe, options);
 
   TrainHooks hooks;
-  hooks.on_plan = [&](const RunPlan&, const Trainer&) {
-    folder.begin(recipe, plan_json(planned), s.train.report.to_json());
-  };
+  hooks.on_plan = [&](const RunPlan&, const Trainer&) { folder.begin(recipe, plan_json(planned), data_json(s)); };
   hooks.on_resume = [&](const RunState& state) {
     progress.line(str("going on from step ", state.step, " of ", state.total_steps));
     folder.drop_metrics_after(state.step);
@@ -213,6 +212,7 @@ int train_command(const Recipe& recipe, const CommandOptions& options) {
   const TrainReport report = train(*s.context, s.model, *s.adapters, s.train, eval, s.options, hooks, signals.token());
   if (report.finished) {
     for (const auto& [name, content] : s.tokenizer->files()) write_file_atomically(folder.path() / name, content);
+    if (s.chat_template) write_file_atomically(folder.path() / "chat_template.jinja", s.chat_template->source(false));
     folder.finish();
   }
   print_report(report, options, folder, on_device);

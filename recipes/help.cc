@@ -119,10 +119,13 @@ USAGE
 COMMANDS
     init MODEL DATA        write a recipe for a model and a dataset
     validate RECIPE        check a recipe; --resolved prints it in full
+    preprocess RECIPE      what becomes of the data: rows kept, cut and dropped, tokens, lengths
     plan RECIPE            how much memory and time a run takes, before it starts
     selftest RECIPE        prove on your model and data that checkpointing changes no result
     train RECIPE           fine-tune
-    generate MODEL|RUN     continue a prompt
+    generate MODEL|RUN     continue a prompt, or answer a message
+    inspect MODEL|RUN      the exact prompt that a chat is served with, and what ends an answer
+    tokenize MODEL|RUN     ids and pieces of a text; of chat rows with what is trained
     quantize MODEL -o DIR  write a model in 4 bits
     config-schema          all recipe keys as JSON Schema
     doctor                 what this machine has, and whether each device computes right
@@ -161,6 +164,8 @@ EXAMPLES
     bantam train --base-model ./models/SmolLM2-135M --data rows.jsonl --output-dir ./outputs/mine
 
 FLAGS
+    --debug N
+        Show the first N rows as the model will see them, context and trained text apart.
     --resume
         Go on although num_epochs, learning_rate or the like differ from the run in output_dir.
     --overwrite
@@ -250,10 +255,12 @@ USAGE
 
 DESCRIPTION
     MODEL is a folder with safetensors files or a .gguf file; RUN is the output_dir of a training run, which knows its base
-    model and adapter. The text goes to standard output.
+    model, adapter and chat template. The text goes to standard output. The prompt of a run that was trained on chat rows is
+    a message of a user, written with that template; --chat does the same for a model.
 
 EXAMPLES
     bantam generate ./outputs/my-run --prompt "Question: Why?"
+    bantam generate ./models/SmolLM2-135M-Instruct --chat --system "Be brief." --prompt "Why is the sky blue?"
     bantam generate ./models/SmolLM2-135M --adapter ./outputs/my-run --prompt - < prompt.txt
 
 FLAGS
@@ -263,11 +270,80 @@ FLAGS
     --temperature X        0 always takes the likeliest token. Default: 0.
     --top-p X              sample from the likeliest tokens that make up this share. Default: 1.
     --seed N               of the sampling. Default: 42.
-    --raw                  encode the prompt without the tokenizer's special tokens
+    --chat                 the prompt is a message, written with the model's chat template
+    --system TEXT          a system message before it
+    --raw                  take the prompt as it is: no template, none of the tokenizer's special tokens
     --dtype auto|bf16|f32  of activations. Default: auto.
     --quant-type nf4|none  how the weights are held. Default: as the run was trained, or nf4.
     --device D             auto, cpu, cuda or cuda:N. Default: auto.
     --num-threads N|auto   CPU threads. Default: auto.
+)";
+
+constexpr char kPreprocess[] = R"(bantam preprocess - what becomes of the data
+
+USAGE
+    bantam preprocess RECIPE [KEY=VALUE...] [FLAGS]
+    bantam preprocess --base-model MODEL --data FILE [FLAGS]
+
+DESCRIPTION
+    Reads and tokenises the data as training will and prints the data report: rows read, kept, cut and dropped, with first
+    lines and reasons; tokens, trained tokens, tokens lost to max_seq_length; how long rows are; what packing saves. All of
+    it, with every line, goes to data_report.json in output_dir. The tokens are kept in the cache, so that training starts
+    at once. All flags of bantam train are taken.
+
+EXAMPLES
+    bantam preprocess recipe.yaml
+    bantam preprocess recipe.yaml --debug 3
+    bantam preprocess recipe.yaml --max-seq-length 1024 --json
+
+FLAGS
+    --debug N
+        Show the first N rows as the model will see them, context and trained text apart.
+)";
+
+constexpr char kTokenize[] = R"(bantam tokenize - ids and pieces of a text
+
+USAGE
+    bantam tokenize MODEL|RUN [--text TEXT | --file FILE] [FLAGS]
+    bantam tokenize MODEL|RUN --chat [--text MESSAGE | --file ROWS] [FLAGS]
+
+DESCRIPTION
+    Prints a line per token: place, id, piece, and what it stands for where that looks different. Without --text and --file
+    the text is read from standard input. With --chat a file holds rows of a dataset, which go through the chat template and
+    are shown with their loss mask: + marks trained tokens; a text is a row of JSON, or what a user says.
+
+EXAMPLES
+    bantam tokenize ./models/SmolLM2-135M --text "Hello, world"
+    bantam tokenize ./models/SmolLM2-135M-Instruct --chat --file rows.jsonl --rows 2
+    bantam tokenize ./outputs/my-run --chat --text "Why?" --json
+
+FLAGS
+    --text TEXT           the text; with --chat a message, or a row as JSON
+    --file FILE           a file with it; with --chat rows of a dataset
+    --chat                through the chat template
+    --chat-template NAME  another one than the model's or the run's: a name or a .jinja file
+    --rows N              most rows of a file that are shown. Default: 5.
+    --no-special          without the special tokens that the tokenizer adds
+    --parse-special       control tokens written in the text become control tokens. They are plain text otherwise.
+)";
+
+constexpr char kInspect[] = R"(bantam inspect - the exact prompt that a chat is served with
+
+USAGE
+    bantam inspect MODEL|RUN [--prompt [MESSAGE]] [FLAGS]
+
+DESCRIPTION
+    Prints model, adapter, chat template, the tokens that end an answer, and the prompt of a conversation: what a server that
+    uses the same template (llama.cpp, vLLM) sends to the model.
+
+EXAMPLES
+    bantam inspect ./outputs/my-run
+    bantam inspect ./outputs/my-run --prompt "Why?" > prompt.txt
+
+FLAGS
+    --prompt [MESSAGE]    print nothing but the prompt. Default of MESSAGE: Hello!
+    --system TEXT         a system message before it
+    --chat-template NAME  another one than the model's or the run's: a name or a .jinja file
 )";
 
 constexpr char kDoctor[] = R"(bantam doctor - what this machine has, and whether each device computes right
@@ -344,6 +420,9 @@ std::string help_text(const std::string& command) {
   if (command == "selftest") return kSelftest + ending;
   if (command == "quantize") return kQuantize + ending;
   if (command == "generate") return kGenerate + ending;
+  if (command == "preprocess") return kPreprocess + ending;
+  if (command == "tokenize") return kTokenize + ending;
+  if (command == "inspect") return kInspect + ending;
   if (command == "validate") return kValidate + ending;
   if (command == "config-schema") return kSchema + ending;
   if (command == "init") return kInit + ending;

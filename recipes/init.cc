@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "../kernels/error.h"
+#include "dataset_keys.h"
 #include "key_table.h"
 #include "values.h"
 
@@ -58,7 +59,7 @@ std::string comment(const std::string& text) {
 std::string name_of_path(const std::string& path) {
   std::filesystem::path p = path;
   if (!p.has_filename()) p = p.parent_path();
-  return p.extension() == ".gguf" || p.extension() == ".jsonl" ? p.stem().string() : p.filename().string();
+  return p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
 }
 
 }  // namespace
@@ -84,7 +85,7 @@ std::string init_recipe(const std::string& model, const std::string& data, Recip
         body += str("\n    - {path: ", quote_yaml(data), ", type: ", dataset_types().at(static_cast<size_t>(type)).name,
                     "}\n");
       } else if (key.name == "output_dir") {
-        body += " " + quote_yaml(str("./outputs/", name_of_path(model), "-", name_of_path(data))) + "\n";
+        body += " " + quote_yaml(str("./outputs/", name_of_path(model), "-", data_name(data))) + "\n";
       } else {
         body += " " + default_text(key) + "\n";
       }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "../kernels/error.h"
+#include "dataset_keys.h"
 #include "key_table.h"
 #include "values.h"
 
@@ -45,19 +46,6 @@ std::vector<std::string> names_of(const std::vector<ChoiceValue>& values) {
     if (value.numbered) names.push_back(value.name + ":N");
   }
   return names;
-}
-
-std::string dataset_text(const Recipe::Dataset& d) {
-  const Recipe::Dataset defaults;
-  std::string out =
-      str("{path: ", quote_yaml(d.path), ", type: ", dataset_types().at(static_cast<size_t>(d.type)).name);
-  const auto field = [&](const char* name, const std::string& value, const std::string& usual) {
-    if (value != usual) out += str(", ", name, ": ", quote_yaml(value));
-  };
-  field("field_prompt", d.field_prompt, defaults.field_prompt);
-  field("field_completion", d.field_completion, defaults.field_completion);
-  field("field_text", d.field_text, defaults.field_text);
-  return out + "}";
 }
 
 }  // namespace

@@ -86,11 +86,8 @@ Range from_below(double min, double max) {
 }
 
 std::vector<std::pair<std::string, std::string>> type_synonyms() {
-  return {{"completion", "text"},
-          {"chat_template", "chat"},
-          {"conversation", "chat"},
-          {"sharegpt", "chat"},
-          {"messages", "chat"}};
+  return {{"completion", "text"}, {"chat_template", "chat"}, {"conversation", "chat"},  {"sharegpt", "chat"},
+          {"messages", "chat"},   {"openai", "chat"},        {"conversational", "chat"}};
 }
 
 using List = std::vector<KeySpec>;
@@ -112,12 +109,15 @@ void add_model(List& t) {
        .changes_results = kNoResult,
        .resume = Resume::free,
        .word = "auto"}));
-  t.push_back({.name = "chat_template",
-               .section = "model",
-               .type = KeyType::text,
-               .help = "Chat template: tokenizer_default, a name, or a .jinja file.",
-               .since = Since::data,
-               .later_default = "tokenizer_default"});
+  t.push_back(with_field<&Recipe::chat_template>(
+      {.name = "chat_template",
+       .section = "model",
+       .type = KeyType::text,
+       .help = "What chat rows are written with: tokenizer_default (the model's own), a name such as chatml, or a "
+               ".jinja file.",
+       .since = Since::data,
+       .aliases = {{"chat_template_jinja"}, {"template"}},
+       .synonyms = {{"default", "tokenizer_default"}, {"tokenizer", "tokenizer_default"}}}));
   t.push_back(with_field<&Recipe::dtype>(
       {.name = "dtype",
        .section = "model",
@@ -262,13 +262,14 @@ void add_lora(List& t) {
 }
 
 void add_data(List& t) {
-  t.push_back(with_field<&Recipe::datasets>({.name = "datasets",
-                                             .section = "data",
-                                             .type = KeyType::datasets,
-                                             .help = "What to train on: a list of {path, type, field_prompt, "
-                                                     "field_completion, field_text}; a plain path will do.",
-                                             .aliases = {{"data"}},
-                                             .required = true}));
+  t.push_back(
+      with_field<&Recipe::datasets>({.name = "datasets",
+                                     .section = "data",
+                                     .type = KeyType::datasets,
+                                     .help = "What to train on: a list of {path, type, weight, field_...}; a plain "
+                                             "path will do.",
+                                     .aliases = {{"data"}},
+                                     .required = true}));
   t.push_back(with_field<&Recipe::type>(
       {.name = "type",
        .section = "data",
@@ -293,19 +294,21 @@ void add_data(List& t) {
        .type = KeyType::boolean,
        .help = "Train on the prompts too, not only on the answers.",
        .aliases = {{"train_on_prompt"}, {"train_on_input"}, {"mask_prompt", AliasKind::negated}}}));
-  t.push_back({.name = "roles_to_train",
-               .section = "data",
-               .type = KeyType::list,
-               .help = "Whose chat messages are trained.",
-               .since = Since::data,
-               .later_default = "[assistant]"});
-  t.push_back({.name = "train_on_eos",
-               .section = "data",
-               .type = KeyType::choice,
-               .help = "Which end-of-turn tokens are trained.",
-               .since = Since::data,
-               .values = {{"turn"}, {"last"}, {"all"}, {"none"}},
-               .later_default = "turn"});
+  t.push_back(with_field<&Recipe::roles_to_train>({.name = "roles_to_train",
+                                                   .section = "data",
+                                                   .type = KeyType::list,
+                                                   .help = "Whose chat messages are trained.",
+                                                   .since = Since::data}));
+  t.push_back(with_field<&Recipe::train_on_eos>(
+      {.name = "train_on_eos",
+       .section = "data",
+       .type = KeyType::choice,
+       .help =
+           "Which end-of-turn tokens of chat rows are trained: turn, those of trained messages; last, only the last "
+           "of these; all, of all messages.",
+       .since = Since::data,
+       .values = {{"turn"}, {"last"}, {"all"}, {"none"}},
+       .aliases = {{"train_on_eot"}}}));
   t.push_back(with_field<&Recipe::max_seq_length>(
       {.name = "max_seq_length",
        .section = "data",
@@ -329,20 +332,37 @@ void add_data(List& t) {
        .changes_results = kNoResult,
        .resume = Resume::free,
        .range = from_to(0, 1)}));
+  t.push_back(with_field<&Recipe::max_malformed_rows>(
+      {.name = "max_malformed_rows",
+       .section = "data",
+       .type = KeyType::integer,
+       .help = "Rows that cannot be read (broken JSON or CSV, invalid UTF-8) and are left out and reported; one more "
+               "stops.",
+       .since = Since::data,
+       .range = from_to(0, 1e9)}));
+  t.push_back(with_field<&Recipe::normalize_newlines>(
+      {.name = "normalize_newlines",
+       .section = "data",
+       .type = KeyType::boolean,
+       .help = "Turn carriage returns inside of texts into line feeds. They are kept, and counted, otherwise.",
+       .since = Since::data}));
   t.push_back(with_field<&Recipe::sample_packing>(
       {.name = "sample_packing",
        .section = "data",
        .type = KeyType::boolean,
        .help = "Put several short rows into one strip of max_seq_length tokens. Rows do not see each other.",
        .aliases = {{"packing"}, {"packed"}, {"neat_packing"}}}));
-  t.push_back({.name = "dataset_prepared_path",
-               .section = "data",
-               .type = KeyType::opaque,
-               .help = "Where tokenised data are kept.",
-               .since = Since::data,
-               .changes_results = kNoResult,
-               .resume = Resume::free,
-               .later_default = "none"});
+  t.push_back(with_field<&Recipe::dataset_prepared_path>(
+      {.name = "dataset_prepared_path",
+       .section = "data",
+       .type = KeyType::path,
+       .help =
+           "Folder where tokenised data are kept for the next start: cache (the program's cache folder), none, or a "
+           "path.",
+       .since = Since::data,
+       .changes_results = kNoResult,
+       .resume = Resume::free,
+       .words = {"cache", "none"}}));
 }
 
 void add_memory(List& t) {
@@ -564,7 +584,7 @@ void add_eval(List& t) {
                .section = "eval",
                .type = KeyType::opaque,
                .help = "Prompts that are answered at each evaluation.",
-               .since = Since::data,
+               .since = Since::rel,
                .changes_results = kNoResult,
                .resume = Resume::free,
                .later_default = "none"});
@@ -690,8 +710,11 @@ const std::vector<KeySpec>& key_table() {
 }
 
 const std::vector<ChoiceValue>& dataset_types() {
-  static const std::vector<ChoiceValue> types = {
-      {"auto"}, {"prompt_completion"}, {"text"}, {"chat", Since::data}, {"alpaca", Since::data}};
+  static const std::vector<ChoiceValue> types = {{name_of(DatasetType::automatic)},
+                                                 {name_of(DatasetType::prompt_completion)},
+                                                 {name_of(DatasetType::text)},
+                                                 {name_of(DatasetType::chat), Since::data},
+                                                 {name_of(DatasetType::alpaca), Since::data}};
   return types;
 }
 

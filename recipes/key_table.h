@@ -16,7 +16,7 @@ namespace bantam {
 /// Which part of the program brings a key or a value.
 enum class Since { main, plan, cuda, data, models, rel };
 constexpr bool available(Since since) {
-  return since <= Since::cuda;
+  return since <= Since::data;
 }
 
 enum class KeyType {

@@ -22,9 +22,9 @@ struct LoadedRecipe {
   std::vector<std::string> notices;  ///< what people should know: aliases, keys without effect, what was resolved
 };
 
-/// Reads `path` (empty: no file; output_dir then defaults to ./outputs/<model>-<data>), applies the overrides, checks all.
-/// Error(usage) lists every problem, a line each: "file:line:column: key path: found X, expected Y"; also when there is no
-/// such file. Error(io) when reading fails half-way. Looks at no other file.
+/// Reads `path` (empty: no file; output_dir then defaults to ./outputs/<model>-<data>), applies the overrides, checks
+/// all. Error(usage) lists every problem, a line each: "file:line:column: key path: found X, expected Y"; also when
+/// there is no such file. Error(io) when reading fails half-way. Looks at no other file.
 LoadedRecipe load_recipe(const std::filesystem::path& path, const std::vector<Override>& overrides = {});
 
 /// The same from text; `name` stands for the file in messages.

@@ -6,7 +6,7 @@
 # shellcheck disable=SC2034
 BUILD_PACKAGES=(
   cmake ninja-build g++ pkg-config
-  libhwy-dev libsentencepiece-dev libpcre2-dev libutf8proc-dev
+  libhwy-dev libsentencepiece-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev libxxhash-dev
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev
 )
 

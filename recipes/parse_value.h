@@ -33,6 +33,7 @@ struct ValueReader {
   std::optional<KeyValue> read_datasets(const KeySpec& key, const YamlNode& node);
   std::optional<KeyValue> read_save(const KeySpec& key, const YamlNode& node);
   bool read_dataset(const KeySpec& key, const YamlNode& node, const std::string& suffix, Recipe::Dataset& out);
+  bool read_dataset_type(const YamlNode& value, const std::string& suffix, Recipe::Dataset& out);
   std::string translate(const KeySpec& key, const std::string& text);
   bool refused(const KeySpec& key, const YamlNode& node, const std::string& text);
   std::nullopt_t issue(const YamlNode& node, std::string message, std::string suffix = {});

@@ -55,8 +55,8 @@ std::optional<Earlier> earlier_plan(const std::string& text, const ModelGraph& g
 // The length of which attention costs what the data's sequences do: sum of squares over sum.
 int64_t typical_length(const Dataset& d) {
   double sum = 0, squares = 0;
-  for (const Sample& s : d.samples) {
-    const auto n = static_cast<double>(s.ids.size());
+  for (size_t i = 0; i < d.samples.size(); ++i) {
+    const auto n = static_cast<double>(d.samples.length(i));
     sum += n, squares += n * n;
   }
   return sum > 0 ? static_cast<int64_t>(squares / sum + 0.5) : 0;

@@ -77,7 +77,7 @@ fetch_model() {
 }
 
 answer() {  # model or run folder
-  build/bin/bantam generate "$1" --max-new-tokens 60 --prompt "$(printf 'Question: %s\nAnswer:' "$QUESTION")"
+  build/bin/bantam generate "$1" --max-new-tokens 60 --chat --prompt "$QUESTION"
 }
 
 build

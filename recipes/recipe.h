@@ -8,29 +8,28 @@
 #include <string>
 #include <vector>
 
+#include "../finetune/data/dataset.h"
+
 namespace bantam {
 
 struct Recipe {
   // Enumerators stand in the order of the values in key_table.cc.
   enum class Dtype : uint8_t { automatic, bf16, f32 };
   enum class QuantType : uint8_t { nf4, fp4, none };
-  enum class DatasetType : uint8_t { automatic, prompt_completion, text, chat, alpaca };
-  enum class ExcessLength : uint8_t { drop, truncate, split, raise };
+  using DatasetType = bantam::DatasetType;
+  using ExcessLength = bantam::ExcessLength;
+  using TrainOnEos = bantam::TrainOnEos;
   enum class Checkpointing : uint8_t { automatic, on, off, selective, sqrt, every_n };
   enum class DoesNotFit : uint8_t { error, adjust };
   enum class Optimizer : uint8_t { adamw, adamw_8bit };
   enum class LrScheduler : uint8_t { cosine, linear, constant, cosine_with_min_lr, wsd, polynomial, inverse_sqrt };
 
-  struct Dataset {
-    std::string path;  ///< absolute once loaded
-    DatasetType type = DatasetType::automatic;
-    std::string field_prompt = "prompt", field_completion = "completion", field_text = "text";
-    bool operator==(const Dataset&) const = default;
-  };
+  using Dataset = DatasetSpec;  ///< its path is absolute once loaded
 
   // model
-  std::string base_model;  ///< required; absolute once loaded
-  std::string hf_base;     ///< empty: from the model's metadata
+  std::string base_model;                           ///< required; absolute once loaded
+  std::string hf_base;                              ///< empty: from the model's metadata
+  std::string chat_template = "tokenizer_default";  ///< or a name, or a .jinja file, absolute once loaded
   Dtype dtype = Dtype::automatic;
   std::string device = "auto";         ///< auto, cpu, cuda, cuda:N
   std::optional<int64_t> num_threads;  ///< none: auto
@@ -53,10 +52,15 @@ struct Recipe {
   std::vector<Dataset> test_datasets;
   double val_set_size = 0;  ///< rows, or a fraction below 1
   bool train_on_inputs = false;
+  std::vector<std::string> roles_to_train = {"assistant"};
+  TrainOnEos train_on_eos = TrainOnEos::turn;
   int64_t max_seq_length = 2048;
   ExcessLength excess_length_strategy = ExcessLength::drop;
   double max_excess_fraction = 0.05;
+  int64_t max_malformed_rows = 0;   ///< rows that cannot be read and are left out; one more stops
+  bool normalize_newlines = false;  ///< CR LF and CR inside of texts become LF
   bool sample_packing = true;
+  std::string dataset_prepared_path = "cache";  ///< cache, none, or a folder (absolute once loaded)
 
   // memory
   Checkpointing gradient_checkpointing = Checkpointing::automatic;

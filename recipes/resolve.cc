@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "../kernels/error.h"
+#include "dataset_keys.h"
 #include "values.h"
 
 namespace bantam {
@@ -179,13 +180,16 @@ class Resolver {
         Recipe::Dataset& d = (*list)[i];
         if (d.type == Recipe::DatasetType::automatic) d.type = recipe_.type;
         d.path = absolute_path(d.path);
-        const bool pair_fields =
-            d.field_prompt != defaults.field_prompt || d.field_completion != defaults.field_completion;
-        const bool text_field = d.field_text != defaults.field_text;
-        const char* unused = d.type == Recipe::DatasetType::text && pair_fields ? "field_prompt, field_completion"
-                             : d.type == Recipe::DatasetType::prompt_completion && text_field ? "field_text"
-                                                                                              : nullptr;
-        if (const Setting* s = given(name); s && unused) {
+        if (d.type == DatasetType::automatic) continue;
+        std::string unused;
+        for (const DatasetKey& key : dataset_keys()) {
+          if (key.read_by.empty() || std::count(key.read_by.begin(), key.read_by.end(), d.type) > 0) continue;
+          const bool set = key.text              ? d.*key.text != defaults.*key.text
+                           : key.name == "roles" ? !d.roles.empty()
+                                                 : d.sample_by != defaults.sample_by;
+          if (set) unused += (unused.empty() ? "" : ", ") + key.name;
+        }
+        if (const Setting* s = given(name); s && !unused.empty()) {
           Setting at = *s;
           at.place.path += str("[", i, "]");
           fail(at, str("found ", unused, ", which the type ", dataset_types().at(static_cast<size_t>(d.type)).name,
@@ -200,14 +204,19 @@ class Resolver {
       // absolute_path first: "." and a trailing slash have no name of their own.
       const std::filesystem::path model = absolute_path(recipe_.base_model);
       const std::string name = model.extension() == ".gguf" ? model.stem().string() : model.filename().string();
-      recipe_.output_dir =
-          str("./outputs/", name, "-", std::filesystem::path(recipe_.datasets[0].path).stem().string());
+      recipe_.output_dir = str("./outputs/", name, "-", data_name(recipe_.datasets[0].path));
     }
     for (std::string* path : {&recipe_.base_model, &recipe_.output_dir}) {
       if (!path->empty()) *path = absolute_path(*path);
     }
     std::string& resume = recipe_.resume_from_checkpoint;
     if (resume != "auto" && resume != "false") resume = absolute_path(resume);
+    std::string& prepared = recipe_.dataset_prepared_path;
+    if (prepared != "cache" && prepared != "none") prepared = absolute_path(prepared);
+    // A name has no folder and no ending.
+    std::string& chat_template = recipe_.chat_template;
+    if (chat_template.ends_with(".jinja") || chat_template.find('/') != std::string::npos)
+      chat_template = absolute_path(chat_template);
   }
 
   Settings file_, flags_;

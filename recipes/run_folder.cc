@@ -41,7 +41,7 @@ void RunFolder::remove_run() const {
   std::error_code ec;
   for (const int64_t s : list_checkpoints(path_)) fs::remove_all(path_ / str("checkpoint-", s), ec);
   for (const char* name : {kRecipe, kFinished, kMetrics, "plan.json", "data_report.json", "adapter_model.safetensors",
-                           "adapter_config.json"})
+                           "adapter_config.json", "chat_template.jinja"})
     fs::remove(path_ / name, ec);
 }
 

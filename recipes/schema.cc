@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "dataset_keys.h"
 #include "key_table.h"
 
 namespace bantam {
@@ -47,17 +48,23 @@ Json enumeration(const std::vector<ChoiceValue>& values) {
 
 Json dataset_schema() {
   const Json text = {{"type", "string"}};
-  const Json entry = {{"type", "object"},
-                      {"properties",
-                       {{"path", text},
-                        {"type", enumeration(dataset_types())},
-                        {"split", text},
-                        {"weight", {{"type", "number"}}},
-                        {"field_prompt", text},
-                        {"field_completion", text},
-                        {"field_text", text}}},
-                      {"required", {"path"}},
-                      {"additionalProperties", false}};
+  Json properties;
+  for (const DatasetKey& key : dataset_keys()) {
+    Json json = key.name == "type"        ? enumeration(dataset_types())
+                : key.name == "weight"    ? Json{{"type", "number"}, {"exclusiveMinimum", 0}}
+                : key.name == "sample_by" ? Json{{"enum", sample_by_names()}}
+                : key.name == "roles"     ? Json{{"type", "object"}}
+                                          : text;
+    json["description"] = key.help;
+    properties[key.name] = json;
+    for (const std::string& alias : key.aliases) properties[alias] = json;
+  }
+  properties["message_property_mappings"] = {{"type", "object"},
+                                             {"description", "Axolotl's: {role: from, content: value}."}};
+  properties["split"] = {{"const", "train"}};
+  properties["ds_type"] = text;
+  const Json entry = {
+      {"type", "object"}, {"properties", properties}, {"required", {"path"}}, {"additionalProperties", false}};
   const Json item = {{"anyOf", Json::array({text, entry})}};
   return {{"anyOf", Json::array({text, entry, {{"type", "array"}, {"items", item}}})}};
 }

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "../finetune/data/grouped.h"
 #include "../kernels/device_choice.h"
 #include "../kernels/hash.h"
 #include "resolved.h"
@@ -17,21 +18,7 @@ namespace bantam {
 
 namespace {
 
-DatasetSpec dataset_spec(const Recipe::Dataset& d) {
-  DatasetSpec s;
-  s.path = d.path;
-  s.type = d.type == Recipe::DatasetType::text ? DatasetType::text : DatasetType::prompt_completion;
-  s.field_prompt = d.field_prompt;
-  s.field_completion = d.field_completion;
-  s.field_text = d.field_text;
-  return s;
-}
-
-std::vector<DatasetSpec> dataset_specs(const std::vector<Recipe::Dataset>& sets) {
-  std::vector<DatasetSpec> out;
-  for (const auto& d : sets) out.push_back(dataset_spec(d));
-  return out;
-}
+namespace fs = std::filesystem;
 
 CheckpointPolicy checkpoint_policy(const Recipe& r) {
   CheckpointPolicy p;
@@ -82,17 +69,6 @@ TrainOptions train_options(const Recipe& r) {
   o.save_total_limit = r.save_total_limit;
   o.output_dir = r.output_dir;
   return o;
-}
-
-// Identifies the tokenised data: a changed file under the same name is another run.
-uint64_t data_hash(const Dataset& d) {
-  uint64_t h = kFnvStart;
-  for (const Sample& s : d.samples) {
-    h = fnv1a(&s.id, sizeof s.id, h);
-    h = fnv1a(s.ids.data(), s.ids.size() * sizeof s.ids[0], h);
-    h = fnv1a(s.trained.data(), s.trained.size(), h);
-  }
-  return h;
 }
 
 }  // namespace
@@ -171,38 +147,69 @@ void clamp_length(Session& s, const Recipe& r, bool quiet) {
 }
 }  // namespace
 
-Session open_session(const Recipe& r, const CommandOptions& options, bool assume_device) {
+namespace {
+void read_data(Session& s, const Recipe& r, const CommandOptions& options) {
+  s.tokenizer = load_tokenizer(r.base_model);
+  s.chat_template = load_chat_template(r.base_model, r.chat_template);
+  DataOptions data;
+  data.max_seq_length = s.options.batches.max_seq_length;
+  data.excess_length_strategy = r.excess_length_strategy;
+  data.max_excess_fraction = r.max_excess_fraction;
+  data.mask = {r.train_on_inputs, r.roles_to_train, r.train_on_eos};
+  data.max_malformed_rows = r.max_malformed_rows;
+  data.normalize_newlines = r.normalize_newlines;
+  data.num_threads = static_cast<int>(r.num_threads.value_or(0));
+  if (r.dataset_prepared_path != "none")
+    data.cache =
+        r.dataset_prepared_path == "cache" ? default_cache_dir() / "tokens" : fs::path(r.dataset_prepared_path);
+  const bool live = !options.quiet && isatty(STDERR_FILENO);
+  bool shown = false;
+  if (live) {
+    data.progress = [&](int64_t rows) {
+      std::fprintf(stderr, "\r\033[Kpreparing data: %s rows", grouped(rows).c_str());
+      shown = true;
+    };
+  }
+  const auto read = [&](const std::vector<DatasetSpec>& specs) {
+    Dataset d = read_datasets(specs, s.tokenizer, data, s.chat_template);
+    if (shown) std::fprintf(stderr, "\r\033[K");
+    shown = false;
+    if (!d.cache_problem.empty())
+      std::fprintf(stderr, "warning: prepared data are not kept: %s\n", d.cache_problem.c_str());
+    return d;
+  };
+  s.train = read(r.datasets);
+  if (!r.test_datasets.empty()) {
+    s.eval = read(r.test_datasets);
+  } else if (r.val_set_size > 0) {
+    s.eval = split_off_validation(s.train, r.val_set_size, static_cast<uint64_t>(r.seed));
+  }
+  for (const Dataset* d : {&s.train, &s.eval}) {
+    const int32_t least = d->samples.smallest_token(), most = d->samples.largest_token();
+    if (least < 0 || most >= s.config.vocab_size)
+      throw Error(ErrorCode::model,
+                  str(r.base_model, ": the tokenizer gives id ", least < 0 ? least : most,
+                      ", the model's vocabulary has ", s.config.vocab_size),
+                  "tokenizer and weights are not of one model");
+  }
+}
+
+}  // namespace
+
+Session data_session(const Recipe& r, const CommandOptions& options) {
   Session s;
   s.options = train_options(r);
   s.config = load_model_config(r.base_model);
   clamp_length(s, r, options.quiet);
+  read_data(s, r, options);
+  return s;
+}
 
-  s.tokenizer = load_tokenizer(r.base_model);
-  DataOptions data;
-  data.max_seq_length = s.options.batches.max_seq_length;
-  data.excess_length_strategy = r.excess_length_strategy == Recipe::ExcessLength::truncate ? ExcessLength::truncate
-                                : r.excess_length_strategy == Recipe::ExcessLength::split  ? ExcessLength::split
-                                : r.excess_length_strategy == Recipe::ExcessLength::raise  ? ExcessLength::raise
-                                                                                           : ExcessLength::drop;
-  data.max_excess_fraction = r.max_excess_fraction;
-  data.train_on_inputs = r.train_on_inputs;
-  s.train = read_datasets(dataset_specs(r.datasets), *s.tokenizer, data);
-  if (!r.test_datasets.empty()) {
-    s.eval = read_datasets(dataset_specs(r.test_datasets), *s.tokenizer, data);
-  } else if (r.val_set_size > 0) {
-    s.eval = split_off_validation(s.train, r.val_set_size, static_cast<uint64_t>(r.seed));
-  }
-  for (const Dataset* d : {&s.train, &s.eval})
-    for (const Sample& x : d->samples)
-      for (const int32_t id : x.ids)
-        if (id >= s.config.vocab_size)
-          throw Error(
-              ErrorCode::model,
-              str(r.base_model, ": the tokenizer gives id ", id, ", the model's vocabulary has ", s.config.vocab_size),
-              "tokenizer and weights are not of one model");
+Session open_session(const Recipe& r, const CommandOptions& options, bool assume_device) {
+  Session s = data_session(r, options);
   choose_context(s, r, assume_device);
   choose_modules(s, r);
-  s.options.run_key = str("recipe ", recipe_run_key(r), ", data ", hex64(data_hash(s.train)));
+  s.options.run_key = str("recipe ", recipe_run_key(r), ", data ", hex64(s.train.samples.hash()));
   s.options.resume_with_new_total = options.resume;
   s.options.base_model_name = !r.hf_base.empty()          ? r.hf_base
                               : !s.config.hf_base.empty() ? s.config.hf_base

@@ -19,6 +19,7 @@ struct Session {
   LoraConfig lora;
   std::vector<AdapterSet::Module> modules;  ///< that get an adapter
   std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const ChatTemplate> chat_template;  ///< null: the model has none, and none is asked for
   Dataset train, eval;
   std::unique_ptr<Context> context;
   bool absent_device = false;  ///< planned for a GPU that is not here; the context is the CPU's
@@ -32,7 +33,9 @@ struct Session {
 /// Reads the model's configuration, tokenizer and data. Progress goes to stderr unless quiet. `assume_device`: a plan
 /// for a GPU that need not be here.
 Session open_session(const Recipe& recipe, const CommandOptions& options, bool assume_device = false);
-/// The same for a model of which only the shape is known: no tokenizer, no data.
+/// The part of it that is about data: config, tokenizer, chat_template, train and eval, options.batches.
+Session data_session(const Recipe& recipe, const CommandOptions& options);
+/// The same as open_session for a model of which only the shape is known: no tokenizer, no data.
 Session shape_session(const Recipe& recipe, const std::filesystem::path& config_json, bool assume_device = false);
 /// Loads the model (quantising it into the cache the first time) and makes the adapters.
 void load_weights(Session& session, const Recipe& recipe, const CommandOptions& options);

@@ -73,6 +73,7 @@ void add_history(const ordered_json& row, Turns& out) {
 }  // namespace
 
 Conversation read_alpaca(const ordered_json& row, const DatasetSpec& spec) {
+  check_object(row);
   check_text_only(row);
   const std::string& instruction = need_text(row, spec.field_instruction, "field_instruction");
   const std::string& output = need_text(row, spec.field_output, "field_output");

@@ -26,7 +26,8 @@ std::string name_of(const Conversation& conversation, size_t turn) {
 }
 
 /// Where control tokens' texts of the messages stand in the rendering.
-std::vector<TextSpan> plain_spans(ConversationRenderer& renderer, const ControlText& control, const std::string& text) {
+std::vector<TextSpan> plain_spans(ConversationRenderer& renderer, const ControlText& control, const std::string& text,
+                                  bool prompt) {
   const Conversation& c = renderer.conversation();
   // A row may name special tokens of its own; those are the template's.
   const auto is_token = [](const JinjaValue& key) { return key.is(Kind::string) && key.text().ends_with("_token"); };
@@ -47,8 +48,9 @@ std::vector<TextSpan> plain_spans(ConversationRenderer& renderer, const ControlT
   try {
     read = alphabet->read(renderer
                               .render(mark_control_text(c.messages, control, *alphabet),
-                                      mark_control_text(c.tools, control, *alphabet), std::move(variables), false)
-                              .text);
+                                      mark_control_text(c.tools, control, *alphabet), std::move(variables), prompt)
+                              .text,
+                          0);
   } catch (const Error& e) {
     if (e.code() != ErrorCode::data) throw;
   }
@@ -214,6 +216,14 @@ std::vector<TurnPlace> AnswerSpans::Parts::tagged(const Conversation& conversati
   return out;
 }
 
+AnsweredText AnswerSpans::prompt(const Conversation& conversation) const {
+  ConversationRenderer renderer(*parts_->chat_template, conversation);
+  AnsweredText out;
+  out.text = renderer.render(conversation.messages, true).text;
+  out.plain = plain_spans(renderer, parts_->control, out.text, true);
+  return out;
+}
+
 AnsweredText AnswerSpans::render(const Conversation& conversation) const {
   const Parts& p = *parts_;
   const MaskOptions& options = p.options;
@@ -224,7 +234,7 @@ AnsweredText AnswerSpans::render(const Conversation& conversation) const {
   ConversationRenderer renderer(*p.chat_template, conversation);
   Rendered rendered = renderer.render(conversation.messages, false);
   AnsweredText out;
-  out.plain = plain_spans(renderer, p.control, rendered.text);
+  out.plain = plain_spans(renderer, p.control, rendered.text, false);
   if (options.train_on_inputs) {
     if (!rendered.text.empty()) out.trained.push_back({{0, rendered.text.size()}, 0, 1});
     out.text = std::move(rendered.text);

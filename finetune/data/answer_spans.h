@@ -9,22 +9,9 @@
 #include "../text/chat_template.h"
 #include "../text/tokenizer.h"
 #include "conversation.h"
+#include "mask_options.h"
 
 namespace bantam {
-
-/// Which end-of-turn markers are trained.
-enum class TrainOnEos : uint8_t {
-  turn,  ///< that of each trained turn
-  last,  ///< that of the last trained turn only
-  all,   ///< of every turn, trained or not
-  none,
-};
-
-struct MaskOptions {
-  bool train_on_inputs = false;  ///< everything but the first token is trained
-  std::vector<std::string> roles_to_train = {"assistant"};
-  TrainOnEos train_on_eos = TrainOnEos::turn;
-};
 
 struct TrainedSpan {
   TextSpan bytes;
@@ -59,6 +46,9 @@ class AnswerSpans {
   /// Error(data): the template refuses the conversation; no turn has a role to train; a turn is not found, with the
   /// number of the message; everything would be trained without train_on_inputs.
   AnsweredText render(const Conversation& conversation) const;
+  /// The text that the model is asked with after these messages; nothing of it is trained. Error(data): the template
+  /// refuses them.
+  AnsweredText prompt(const Conversation& conversation) const;
 
  private:
   struct Parts;

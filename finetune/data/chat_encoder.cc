@@ -80,6 +80,11 @@ AnsweredText ChatEncoder::text(const Conversation& conversation) const {
   return parts_->spans.render(conversation);
 }
 
+std::vector<int32_t> ChatEncoder::encode_prompt(const Conversation& conversation) const {
+  const AnsweredText prompt = parts_->spans.prompt(conversation);
+  return parts_->tokenizer->encode(prompt.text, {.add_special = false, .parse_special = true, .plain = prompt.plain});
+}
+
 Sample ChatEncoder::encode(const Conversation& conversation, ChatNotes* notes) const {
   const AnsweredText text = parts_->spans.render(conversation);
   Encoding encoding = parts_->tokenizer->encode_with_spans(

@@ -2,11 +2,13 @@
 // A conversation through the model's template to token ids, and which of them are trained.
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "../text/chat_template.h"
 #include "../text/tokenizer.h"
 #include "answer_spans.h"
 #include "conversation.h"
+#include "mask_options.h"
 #include "sample.h"
 
 namespace bantam {
@@ -31,6 +33,9 @@ class ChatEncoder {
   /// weight of its turn is the token's. Error(data): the template refuses the conversation (its message), or the
   /// trained spans cannot be found or would be empty; see AnswerSpans::render. The sample's id is 0.
   Sample encode(const Conversation& conversation, ChatNotes* notes = nullptr) const;
+
+  /// Ids of the prompt that the model is asked with after these messages, encoded as the messages are in training.
+  std::vector<int32_t> encode_prompt(const Conversation& conversation) const;
 
   /// The text that is encoded, with what is trained of it.
   AnsweredText text(const Conversation& conversation) const;

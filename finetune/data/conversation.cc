@@ -19,6 +19,7 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view kTrainAliases[] = {"training", "loss"};  // Axolotl, ms-swift
 constexpr std::string_view kWeightAliases[] = {"loss_weight"};      // LLaMA-Factory
+constexpr const char* kOtherKey = "where this key means something else, name the one that says it: field_train";
 constexpr std::string_view kTrainDetail[] = {"train_detail", "training_detail"};
 
 bool is_alias(std::string_view key, const std::string& field, const char* usual,
@@ -66,7 +67,7 @@ class ChatReader {
       } else if (k == "role" || k == "content" || is_null(value)) {
         // the spec names others, or there is nothing
       } else if (is_alias(k, spec_.field_train, "train", kTrainAliases)) {
-        if (!value.is(JinjaValue::Kind::boolean)) row_fault_kind(RowPath(path, k), "true or false", value);
+        if (!value.is(JinjaValue::Kind::boolean)) row_fault_kind(RowPath(path, k), "true or false", value, kOtherKey);
         turn.train = value.boolean();
       } else if (is_alias(k, spec_.field_weight, "weight", kWeightAliases)) {
         turn.weight = read_weight(value, RowPath(path, k));
@@ -215,6 +216,7 @@ void read_variables(const ordered_json& row, Conversation& out) {
 }  // namespace
 
 Conversation read_chat(const ordered_json& row, const DatasetSpec& spec) {
+  check_object(row);
   check_text_only(row);
   ChatReader reader(spec);
   if (const std::string field = messages_field(row, spec); !field.empty()) {

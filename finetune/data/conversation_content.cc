@@ -29,10 +29,11 @@ const std::string& text_of(const JinjaValue& part, std::initializer_list<std::st
   row_fault(path, str("expected ", *keys.begin(), ", found ", keys_text(part)));
 }
 
-bool all_typed(const JinjaValue::List& items) {
-  return std::all_of(items.begin(), items.end(), [](const JinjaValue& item) {
+// The result of a tool may be a list of anything, also of things that have a type.
+bool all_parts(const JinjaValue::List& items) {
+  return !items.empty() && std::all_of(items.begin(), items.end(), [](const JinjaValue& item) {
     const JinjaValue* type = is_object(item) ? find_value(item, "type") : nullptr;
-    return type != nullptr && is_text(*type);
+    return type != nullptr && is_text(*type) && (one_of(type->text(), kText) || one_of(type->text(), kMedia));
   });
 }
 
@@ -103,7 +104,7 @@ MessageContent read_content(const JinjaValue& content, bool tool, const RowPath&
     out.value = content;
   } else if (is_null(content)) {
     return out;
-  } else if (is_list(content) && (!tool || (!content.items().empty() && all_typed(content.items())))) {
+  } else if (is_list(content) && (!tool || all_parts(content.items()))) {
     Parts parts(out);
     size_t i = 0;
     for (const auto& part : content.items()) parts.add(part, RowPath(path, i++));

@@ -3,8 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "../text/jinja/ops.h"
-
 namespace bantam {
 namespace {
 
@@ -91,13 +89,6 @@ JinjaValue row_value(const nlohmann::ordered_json& json, const RowPath& path) {
   } catch (const Error& e) {
     row_fault(path, e.what(), e.hint());
   }
-}
-
-std::string json_dumps(const JinjaValue& value) {
-  JinjaWork work;  // what the row holds is bounded by the row
-  work.max_steps = work.steps_left = uint64_t{1} << 62;
-  work.max_text_bytes = size_t{1} << 40;
-  return jinja_to_json(value, {}, work);
 }
 
 }  // namespace bantam

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON inside of the texts of a row, and values as JSON text.
+// JSON inside of the texts of a row, and parts of a row as values.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 
@@ -11,7 +11,5 @@ namespace bantam {
 JinjaValue parse_row_json(std::string_view text, const RowPath& path);
 /// Of a parsed row's part. Error(data) with the path.
 JinjaValue row_value(const nlohmann::ordered_json& json, const RowPath& path);
-/// As Python's json.dumps(value, ensure_ascii=False) writes it.
-std::string json_dumps(const JinjaValue& value);
 
 }  // namespace bantam

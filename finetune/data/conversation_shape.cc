@@ -117,6 +117,10 @@ void no_messages(const ordered_json& row, const DatasetSpec& spec) {
          spec.field_messages.empty() ? "name the field: field_messages" : "");
 }
 
+void check_object(const ordered_json& row) {
+  if (!row.is_object()) throw Error(ErrorCode::data, str("expected an object, found ", row.type_name()));
+}
+
 void check_text_only(const ordered_json& row) {
   for (const char* name : {"images", "audios", "videos"}) {
     const ordered_json* v = find(row, name);
@@ -139,7 +143,7 @@ std::string fields_text(const ordered_json& row) {
 }
 
 DatasetType detect_type(const ordered_json& row, const DatasetSpec& spec) {
-  if (!row.is_object()) throw Error(ErrorCode::data, str("expected an object, found ", row.type_name()));
+  check_object(row);
   refuse_other_kinds(row, spec);
   if (!messages_field(row, spec).empty() || is_conversational_pair(row, spec)) return DatasetType::chat;
   if (has_text(row, spec.field_prompt) && has_text(row, spec.field_completion)) return DatasetType::prompt_completion;

@@ -15,6 +15,8 @@ std::string messages_field(const nlohmann::ordered_json& row, const DatasetSpec&
 bool is_conversational_pair(const nlohmann::ordered_json& row, const DatasetSpec& spec);
 /// Error(data) for a row where the conversation should be and is not.
 [[noreturn]] void no_messages(const nlohmann::ordered_json& row, const DatasetSpec& spec);
+/// Error(data) for a row that is no object.
+void check_object(const nlohmann::ordered_json& row);
 /// Error(data) for a row that comes with images, audio or video.
 void check_text_only(const nlohmann::ordered_json& row);
 /// "id, text": the first fields of a row.

@@ -2,14 +2,21 @@
 // Datasets: files to tokenised samples with a mask of what is trained, and a report of what happened to each row.
 #pragma once
 #include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "../text/tokenizer.h"
+#include "data_report.h"
 #include "dataset_spec.h"
-#include "sample.h"
+#include "mask_options.h"
+#include "sample_set.h"
 
 namespace bantam {
+
+class ChatTemplate;
 
 enum class ExcessLength : uint8_t { drop, truncate, split, raise };
 
@@ -17,43 +24,32 @@ struct DataOptions {
   int64_t max_seq_length = 2048;
   ExcessLength excess_length_strategy = ExcessLength::drop;
   double max_excess_fraction = 0.05;  ///< more rows over the limit than this share: Error(data); not for split
-  bool train_on_inputs = false;       ///< also train the prompt
-};
-
-struct RowRef {
-  std::string file;
-  int64_t line = 0;  ///< physical, from 1
-  int64_t tokens = 0;
-  std::string what;  ///< "dropped: 3,000 tokens > max_seq_length 2,048", ...
-};
-
-/// What became of the rows. Printed before step 1 and written to data_report.json.
-/// rows_read = rows_kept + rows_dropped. Cut and split rows are among the kept ones, rows without a trained token (left
-/// after cutting) among the dropped ones.
-struct DataReport {
-  int64_t rows_read = 0, rows_kept = 0, rows_cut = 0, rows_dropped = 0, rows_split = 0, rows_without_target = 0;
-  int64_t rows_too_long = 0;                                    ///< rows over max_seq_length, whatever became of them
-  int64_t samples = 0;                                          ///< more than rows_kept where rows were split
-  int64_t tokens = 0, supervised_tokens = 0, longest_kept = 0;  ///< of the samples
-  int64_t tokens_lost = 0, longest_row = 0, max_seq_length = 0;
-  int64_t bytes_without_token = 0;  ///< of the texts; the vocabulary cannot say them
-  std::vector<RowRef> affected;     ///< each cut, split or dropped row, and those with such bytes, in file order
-  std::string to_json() const;
-  std::string summary()
-      const;  ///< a few lines for people; says to turn checkpointing on before cutting, where rows were hit
+  MaskOptions mask;
+  int64_t max_malformed_rows = 0;   ///< rows that cannot be read and are left out and reported; one more: Error(data)
+  bool normalize_newlines = false;  ///< CR LF and CR inside of texts become LF
+  int num_threads = 0;              ///< 0: one per CPU. Results do not depend on it
+  std::filesystem::path cache;      ///< folder in which prepared data are kept for the next time; empty: nowhere
+  std::function<void(int64_t rows)> progress;  ///< rows prepared so far; called now and then, from the calling thread
 };
 
 struct Dataset {
-  std::vector<Sample> samples;
+  SampleSet samples;
   DataReport report;
+  std::vector<double> source_weights;  ///< of the dataset in the top 8 bits of a sample's id, see plan_epoch; empty: 1
+  std::string cache_problem;  ///< why the prepared data are not in options.cache; empty: they are, or need not be
 };
 
-/// Reads and tokenises. Error(data) with file:line for what cannot be parsed, for an empty dataset and for one without
-/// any trained token (with counts). Encoding: prompt_completion = prompt with the tokenizer's specials, then the
-/// completion without, then EOS, completion and EOS trained; text = text with specials, then EOS, all trained but the
-/// first. Control-token text inside a row is plain text. `split` (type text only) cuts a row into pieces of
-/// max_seq_length tokens.
-Dataset read_datasets(const std::vector<DatasetSpec>& specs, const Tokenizer& tokenizer, const DataOptions& options);
+/// The template of a model, or the one that `setting` asks for: tokenizer_default, the name of a built-in one, or a
+/// .jinja file. Null: tokenizer_default, and the model has none.
+std::shared_ptr<const ChatTemplate> load_chat_template(const std::filesystem::path& model,
+                                                       const std::string& setting = "tokenizer_default");
+
+/// Reads and tokenises, on several threads; the order of samples is that of the files. Error(data) with file:line for
+/// what cannot be parsed, for an empty dataset and for one without any trained token (with counts). How rows are
+/// encoded: RowEncoder. `chat_template` is needed for chat rows only. `split` (type text only) cuts a row into pieces
+/// of max_seq_length tokens. Where options.cache holds the same data, prepared in the same way, nothing is read again.
+Dataset read_datasets(const std::vector<DatasetSpec>& specs, const std::shared_ptr<const Tokenizer>& tokenizer,
+                      const DataOptions& options, const std::shared_ptr<const ChatTemplate>& chat_template = nullptr);
 
 /// Takes `rows` samples (or that fraction, when below 1) out of `train` for evaluation: drawn by seed, order kept.
 /// Pieces of one row stay together. train.report stays what it was: the report of the files.

@@ -26,7 +26,8 @@ struct ReaderOptions {
 
 /// A row as it stands in the file; parse() of the reader it came from understands it.
 struct RawRow {
-  int64_t line = 0;  ///< physical, on which it begins, from 1
+  int64_t line = 0;    ///< physical, on which it begins, from 1
+  int64_t column = 1;  ///< in bytes, there; other than 1 only in a JSON array
   std::string text;
 };
 

@@ -171,7 +171,7 @@ void MarkAlphabet::append_control(std::string& out, bool end) const {
   utf8_append(out, base_ + (end ? kControlEnd : kControlBegin));
 }
 
-std::optional<MarkAlphabet::Read> MarkAlphabet::read(std::string_view marked) const {
+std::optional<MarkAlphabet::Read> MarkAlphabet::read(std::string_view marked, size_t texts) const {
   std::string lead;
   utf8_append(lead, base_);
   const size_t width = lead.size();
@@ -212,6 +212,7 @@ std::optional<MarkAlphabet::Read> MarkAlphabet::read(std::string_view marked) co
       if (digit >= 16) return std::nullopt;
       mark.text = mark.text << 4 | digit;
     }
+    if (mark.text >= texts) return std::nullopt;
     out.marks.push_back(mark);
   }
   if (open != 0) return std::nullopt;
@@ -271,6 +272,7 @@ JinjaValue mark_texts(const JinjaValue& messages, size_t count, size_t first, si
     });
     out.push_back(write ? std::move(marked) : message);
   }
+  if (texts != nullptr) *texts = number;
   return JinjaValue::list(std::move(out));
 }
 

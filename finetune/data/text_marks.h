@@ -36,8 +36,8 @@ class MarkAlphabet {
     std::vector<Mark> marks;        ///< in order
     std::vector<TextSpan> control;  ///< between control marks, in order, without overlaps
   };
-  /// None: something is left of a mark that was cut.
-  std::optional<Read> read(std::string_view marked) const;
+  /// None: something is left of a mark that was cut, or is none of `texts` marked texts.
+  std::optional<Read> read(std::string_view marked, size_t texts) const;
 
  private:
   explicit MarkAlphabet(uint32_t base) : base_(base) {}
@@ -58,7 +58,7 @@ std::vector<std::string_view> marked_texts_of(const JinjaValue& message);
 
 /// The first `count` messages; those from `first` to before `last` with marks around their texts. Marks stand inside of
 /// outer white space and of <think> tags, so that templates which strip or split still do.
-/// Names are marked only with `names`.
+/// Names are marked only with `names`. `texts`: how many there are in those messages.
 JinjaValue mark_texts(const JinjaValue& messages, size_t count, size_t first, size_t last, const MarkAlphabet& alphabet,
                       bool names);
 

@@ -94,10 +94,11 @@ std::optional<std::string> ConversationRenderer::part(size_t count, bool prompt)
 std::optional<std::vector<Mark>> ConversationRenderer::marks(size_t count, bool prompt, size_t first, size_t last,
                                                              std::string_view plain, const MarkAlphabet& alphabet,
                                                              bool names) {
-  const JinjaValue messages = mark_texts(conversation_.messages, count, first, last, alphabet, names);
+  size_t texts = 0;
+  const JinjaValue messages = mark_texts(conversation_.messages, count, first, last, alphabet, names, &texts);
   const size_t before = bytes_;
   try {
-    auto read = alphabet.read(render(messages, prompt).text);
+    auto read = alphabet.read(render(messages, prompt).text, texts);
     if (!read || read->text != plain) return std::nullopt;
     return std::move(read->marks);
   } catch (const Error& e) {

@@ -170,18 +170,35 @@ ChatTemplate ChatTemplate::from_text(const std::string& source, std::string name
   return out;
 }
 
+bool ChatTemplate::has(const fs::path& model) {
+  if (!present(model)) throw Error(ErrorCode::model, str(model.string(), ": no such file or folder"));
+  std::string where;
+  return !(is_gguf(model) ? gguf_templates(*GgufFile::open(model), where) : folder_templates(model, where)).empty();
+}
+
 ChatTemplate ChatTemplate::named(std::string_view name, const fs::path& model) {
+  return named(name, model_tokens(model), model.string());
+}
+
+ChatTemplate ChatTemplate::named(std::string_view name, const Tokenizer& tokenizer) {
+  JinjaValue::Entries tokens;
+  if (tokenizer.bos_id() >= 0) tokens.emplace_back("bos_token", tokenizer.piece(tokenizer.bos_id()));
+  if (tokenizer.eos_id() >= 0) tokens.emplace_back("eos_token", tokenizer.piece(tokenizer.eos_id()));
+  return named(name, std::move(tokens), "the tokenizer");
+}
+
+ChatTemplate ChatTemplate::named(std::string_view name, JinjaValue::Entries tokens, const std::string& owner) {
   const NamedTemplate& known = named_template(name);
   ChatTemplate out;
   out.where_ = str("chat_template ", name);
   out.name_ = name;
-  out.special_tokens_ = model_tokens(model);
+  out.special_tokens_ = std::move(tokens);
   const bool has_eos = std::any_of(out.special_tokens_.begin(), out.special_tokens_.end(),
                                    [](const auto& token) { return token.first.text() == "eos_token"; });
   if (known.writes_eos && !has_eos) {
     throw Error(ErrorCode::model,
-                str(out.where_, ": it ends answers with eos_token, and ", model.empty() ? "no model" : model.string(),
-                    " names one"),
+                str(out.where_, ": it ends answers with eos_token, and ",
+                    owner.empty() ? "no model names one" : owner + " names none"),
                 "name eos_token in tokenizer_config.json, or take another template");
   }
   out.add("default", known.source, out.where_);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "jinja/jinja.h"
+#include "tokenizer.h"
 
 namespace bantam {
 
@@ -24,6 +25,7 @@ struct ChatInput {
 struct TemplateWants {
   bool parts = false;              ///< content as a list of parts; otherwise as one text
   bool arguments_as_text = false;  ///< those of tool calls as JSON text; otherwise as an object
+  bool empty_content = false;      ///< empty text where a call has no content; otherwise null, as the row has it
 };
 
 /// Immutable; safe to use from several threads.
@@ -38,12 +40,16 @@ class ChatTemplate {
   /// One of named_templates(), with the special tokens of `model`. Error(usage) for an unknown name, Error(model) where
   /// the template ends answers with eos_token and the model names none.
   static ChatTemplate named(std::string_view name, const std::filesystem::path& model = {});
+  /// The same with the BOS and EOS of a tokenizer.
+  static ChatTemplate named(std::string_view name, const Tokenizer& tokenizer);
+  /// Whether load() finds one.
+  static bool has(const std::filesystem::path& model);
   /// By the recipe's chat_template: tokenizer_default (that of the model), a name, or the path of a .jinja file.
   static ChatTemplate resolve(const std::string& setting, const std::filesystem::path& model);
 
   /// Error(data) with the template's own message where it refuses the conversation. See JinjaTemplate::render.
-  /// Content in several text parts is joined by line breaks, and arguments of tool calls become JSON text, where the
-  /// template wants it so; it is tried out when the template is loaded.
+  /// Where the template wants it so, content in several text parts is joined by line breaks, arguments of tool calls
+  /// become JSON text, and null content becomes empty text, as servers do it; tried out when the template is loaded.
   Rendered render(const ChatInput& input, const JinjaOptions& options = {}) const;
 
   /// The template that is used for a conversation; several are there where a model has one for tools.
@@ -64,6 +70,7 @@ class ChatTemplate {
     JinjaTemplate parsed;
     TemplateWants wants;
   };
+  static ChatTemplate named(std::string_view name, JinjaValue::Entries tokens, const std::string& owner);
   void add(std::string name, std::string source, std::string place);
   const Entry& entry(bool with_tools) const;
 

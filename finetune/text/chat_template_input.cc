@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "../../kernels/error.h"
-#include "jinja/ops.h"
 
 namespace bantam {
 namespace {
@@ -13,13 +12,6 @@ using Kind = JinjaValue::Kind;
 
 constexpr const char* kPart[] = {"the-first-part", "the-second-part"};
 constexpr const char* kKey = "argument_name";
-
-std::string arguments_text(const JinjaValue& arguments) {
-  JinjaWork work;  // what a row holds is bounded by the row
-  work.max_steps = work.steps_left = uint64_t{1} << 62;
-  work.max_text_bytes = size_t{1} << 40;
-  return jinja_to_json(arguments, {}, work);
-}
 
 // The dict with another value at a key.
 JinjaValue with(const JinjaValue& dict, std::string_view key, JinjaValue value) {
@@ -51,26 +43,41 @@ JinjaValue calls_as_text(const JinjaValue& calls) {
     if (function == nullptr || !function->is(Kind::dict)) continue;
     const JinjaValue* arguments = function->find("arguments");
     if (arguments == nullptr || !arguments->is(Kind::dict)) continue;
-    call = with(call, "function", with(*function, "arguments", arguments_text(*arguments)));
+    call = with(call, "function", with(*function, "arguments", json_dumps(*arguments)));
   }
   return JinjaValue::list(std::move(out));
 }
 
+JinjaValue with_empty_content(const JinjaValue& message) {
+  if (message.find("content") != nullptr) return with(message, "content", "");
+  JinjaValue::Entries entries = message.entries();
+  entries.emplace_back("content", "");
+  return JinjaValue::dict(std::move(entries));
+}
+
+// The message itself where nothing has to change.
+JinjaValue adapted(const JinjaValue& message, const TemplateWants& wants, size_t index) {
+  if (!message.is(Kind::dict)) return message;
+  JinjaValue out = message;
+  const JinjaValue* content = message.find("content");
+  if (content == nullptr || content->is(Kind::none)) {
+    if (wants.empty_content) out = with_empty_content(out);
+  } else if (!wants.parts && content->is(Kind::sequence)) {
+    out = with(out, "content", joined(*content, index));
+  }
+  if (const auto* calls = wants.arguments_as_text ? message.find("tool_calls") : nullptr;
+      calls != nullptr && calls->is(Kind::sequence)) {
+    out = with(out, "tool_calls", calls_as_text(*calls));
+  }
+  return out;
+}
+
 JinjaValue adapted(const JinjaValue& messages, const TemplateWants& wants) {
-  if (!messages.is(Kind::sequence) || (wants.parts && !wants.arguments_as_text)) return messages;
+  if (!messages.is(Kind::sequence)) return messages;
   JinjaValue::List out;  // empty while nothing had to change
   const auto& given = messages.items();
   for (size_t i = 0; i < given.size(); ++i) {
-    if (!given[i].is(Kind::dict)) continue;
-    JinjaValue now = given[i];
-    if (const auto* content = wants.parts ? nullptr : now.find("content");
-        content != nullptr && content->is(Kind::sequence)) {
-      now = with(now, "content", joined(*content, i));
-    }
-    if (const auto* calls = wants.arguments_as_text ? now.find("tool_calls") : nullptr;
-        calls != nullptr && calls->is(Kind::sequence)) {
-      now = with(now, "tool_calls", calls_as_text(*calls));
-    }
+    JinjaValue now = adapted(given[i], wants, i);
     if (now.object() == given[i].object()) continue;
     if (out.empty()) out = given;
     out[i] = std::move(now);
@@ -89,7 +96,10 @@ std::string tried(const JinjaTemplate& parsed, const JinjaValue::Entries& specia
   options.max_loop_iterations = 100'000;
   options.max_steps = 1'000'000;
   try {
-    return parsed.render(template_context(input, special_tokens, {.parts = true, .arguments_as_text = false}), options)
+    return parsed
+        .render(template_context(input, special_tokens,
+                                 {.parts = true, .arguments_as_text = false, .empty_content = false}),
+                options)
         .text;
   } catch (const Error&) {
     return {};
@@ -108,40 +118,78 @@ bool takes_parts(const JinjaTemplate& parsed, const JinjaValue::Entries& special
 }
 
 // A call and its result, in the ids that Mistral's templates want.
-JinjaValue call_messages(JinjaValue arguments, JinjaValue content) {
+JinjaValue call_messages(JinjaValue arguments, JinjaValue content, bool reasoning) {
   const auto function = JinjaValue::dict({{"name", "some_tool"}, {"arguments", std::move(arguments)}});
   const auto call = JinjaValue::dict({{"id", "call00001"}, {"type", "function"}, {"function", function}});
+  JinjaValue::Entries turn = {
+      {"role", "assistant"}, {"content", std::move(content)}, {"tool_calls", JinjaValue::list({call})}};
+  if (reasoning) turn.emplace_back("reasoning_content", "So be it.");
   return JinjaValue::list({
       JinjaValue::dict({{"role", "user"}, {"content", "Do it."}}),
-      JinjaValue::dict(
-          {{"role", "assistant"}, {"content", std::move(content)}, {"tool_calls", JinjaValue::list({call})}}),
+      JinjaValue::dict(std::move(turn)),
       JinjaValue::dict({{"role", "tool"}, {"name", "some_tool"}, {"tool_call_id", "call00001"}, {"content", "done"}}),
       JinjaValue::dict({{"role", "assistant"}, {"content", "It is done."}}),
   });
 }
 
-bool wants_arguments_as_text(const JinjaTemplate& parsed, const JinjaValue::Entries& special_tokens) {
-  const auto object = JinjaValue::dict({{kKey, "value"}});
-  const auto schema = JinjaValue::from_json(nlohmann::ordered_json::parse(
-      R"([{"type": "function", "function": {"name": "some_tool", "description": "A tool.", "parameters":
-          {"type": "object", "properties": {}, "required": []}}}])"));
-  const std::string quoted = str('"', kKey, '"'), python = str('\'', kKey, '\'');
-  for (const bool null_content : {true, false}) {
-    const JinjaValue content = null_content ? JinjaValue() : JinjaValue("");
-    const std::string as_object = tried(parsed, special_tokens, call_messages(object, content), schema);
-    const std::string as_text = tried(parsed, special_tokens, call_messages(arguments_text(object), content), schema);
-    const auto said = [&](const std::string& text, const std::string& what) { return text.find(what) != text.npos; };
-    if (said(as_object, quoted) || (said(as_object, kKey) && !said(as_object, python))) return false;
-    if (said(as_text, quoted)) return true;
-  }
-  return false;  // it knows no calls
+bool said(const std::string& text, std::string_view what) {
+  return text.find(what) != text.npos;
 }
+
+// How a call comes out of a template.
+class CallProbe {
+ public:
+  CallProbe(const JinjaTemplate& parsed, const JinjaValue::Entries& special_tokens)
+      : parsed_(parsed),
+        special_tokens_(special_tokens),
+        object_(JinjaValue::dict({{kKey, "value"}})),
+        text_(json_dumps(object_)),
+        tools_(JinjaValue::from_json(nlohmann::ordered_json::parse(
+            R"([{"type": "function", "function": {"name": "some_tool", "description": "A tool.", "parameters":
+                {"type": "object", "properties": {}, "required": []}}}])"))) {}
+
+  enum class Outcome : uint8_t { lost, object, text };  ///< which form of the arguments came out
+  struct Result {
+    Outcome outcome = Outcome::lost;
+    std::string text;
+  };
+  Result with(const JinjaValue& content, bool reasoning) const {
+    const std::string quoted = str('"', kKey, '"'), python = str('\'', kKey, '\'');
+    std::string as_object = render(object_, content, reasoning);
+    if (said(as_object, quoted) || (said(as_object, kKey) && !said(as_object, python))) {
+      return {Outcome::object, std::move(as_object)};
+    }
+    std::string as_text = render(text_, content, reasoning);
+    if (said(as_text, quoted)) return {Outcome::text, std::move(as_text)};
+    return {};
+  }
+
+ private:
+  std::string render(const JinjaValue& arguments, const JinjaValue& content, bool reasoning) const {
+    return tried(parsed_, special_tokens_, call_messages(arguments, content, reasoning), tools_);
+  }
+
+  const JinjaTemplate& parsed_;
+  const JinjaValue::Entries& special_tokens_;
+  JinjaValue object_, text_, tools_;
+};
 
 }  // namespace
 
 TemplateWants try_out(const JinjaTemplate& parsed, const JinjaValue::Entries& special_tokens) {
-  return {.parts = takes_parts(parsed, special_tokens),
-          .arguments_as_text = wants_arguments_as_text(parsed, special_tokens)};
+  TemplateWants out;
+  out.parts = takes_parts(parsed, special_tokens);
+  using Outcome = CallProbe::Outcome;
+  const CallProbe probe(parsed, special_tokens);
+  for (const bool reasoning : {false, true}) {
+    const auto null = probe.with({}, reasoning), empty = probe.with("", reasoning);
+    const auto prints_none = [](const CallProbe::Result& r) { return said(r.text, "None"); };
+    const bool better = null.outcome == Outcome::lost || (prints_none(null) && !prints_none(empty));
+    if (better && empty.outcome != Outcome::lost) out.empty_content = true;
+    const Outcome outcome = out.empty_content ? empty.outcome : null.outcome;
+    out.arguments_as_text = out.arguments_as_text || outcome == Outcome::text;
+  }
+  return out;
 }
 
 JinjaValue template_context(const ChatInput& input, const JinjaValue::Entries& special_tokens,

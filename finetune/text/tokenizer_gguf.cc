@@ -175,7 +175,12 @@ PipelineParts read_gguf_bpe(const GgufFile& file) {
   const auto merges = file.text_array("tokenizer.ggml.merges");
   if (merges.empty()) throw Error(ErrorCode::model, str(where, ": the merge table is empty"));
   bpe.merges.reserve(merges.size());
-  for (size_t i = 0; i < merges.size(); ++i) bpe.merges.push_back(split_merge(merges[i], i, where));
+  for (size_t i = 0; i < merges.size(); ++i) {
+    if (!utf8_valid(merges[i])) {
+      throw Error(ErrorCode::model, str(where, ": merge ", i, " ('", printable(merges[i]), "') is not UTF-8"));
+    }
+    bpe.merges.push_back(split_merge(merges[i], i, where));
+  }
   bpe.ignore_merges = split.ignore_merges;
   for (const std::string& pattern : split.patterns) parts.pre_tokenizer.add(make_isolated_split(Regex(pattern, where)));
   parts.pre_tokenizer.ends_in_bytes = true;

@@ -25,15 +25,18 @@ int64_t count_or_fraction(double v, int64_t total) {
 
 void plan_epochs(const Dataset& train, const TrainOptions& o, RunPlan& plan) {
   int64_t sum = 0;
+  EpochShape shape;
   for (int64_t e = 0;; ++e) {
     if (o.max_steps > 0 ? sum >= o.max_steps : static_cast<double>(e) >= o.num_epochs) break;
-    const EpochPlan p = plan_epoch(train.samples, o.batches, e);
-    auto n = static_cast<int64_t>(p.steps.size());
+    if (e == 0 || !shape.every_epoch_alike) shape = epoch_shape(train.samples, o.batches, e, train.source_weights);
+    int64_t n = shape.steps;
     if (n == 0) throw Error(ErrorCode::data, "the dataset has no rows to train on");
-    plan.max_tokens = std::max(plan.max_tokens, p.longest_micro_batch);
+    plan.max_tokens = std::max(plan.max_tokens, shape.longest_micro_batch);
     if (e == 0) {
       plan.steps_per_epoch = n;
-      for (const auto& s : p.steps) plan.micro_batches += static_cast<int64_t>(s.size());
+      plan.micro_batches = shape.micro_batches;
+      plan.rows = shape.rows;
+      plan.tokens_per_epoch = shape.tokens;
     }
     if (o.max_steps > 0) n = std::min(n, o.max_steps - sum);
     if (const double left = o.num_epochs - static_cast<double>(e); o.max_steps <= 0 && left < 1)
@@ -68,7 +71,7 @@ class Run {
     if (state_.step == 0) evaluate();
     bool go_on = true;
     for (; go_on && state_.epoch < static_cast<int64_t>(plan_.epoch_steps.size()); next_epoch()) {
-      const EpochPlan plan = plan_epoch(train_.samples, o_.batches, state_.epoch);
+      const EpochPlan plan = plan_epoch(train_.samples, o_.batches, state_.epoch, train_.source_weights);
       const int64_t n = plan_.epoch_steps[static_cast<size_t>(state_.epoch)];
       while (go_on && state_.step_in_epoch < n) {
         if (!step(plan)) {
@@ -123,7 +126,7 @@ class Run {
   // One optimiser step; false: stopped before it was whole.
   bool step(const EpochPlan& plan) {
     if (stop_.stop_requested()) return false;
-    const StepBatch batch = make_step(train_.samples, plan.steps[static_cast<size_t>(state_.step_in_epoch)]);
+    const StepBatch batch = make_step(train_.samples, plan.step(state_.step_in_epoch));
     const auto t0 = Clock::now();
     StepEvent e;
     trainer_->begin_step();
@@ -159,7 +162,7 @@ class Run {
     e.step = state_.step;
     e.total_steps = plan_.total_steps;
     e.epoch = static_cast<double>(state_.epoch) +
-              static_cast<double>(state_.step_in_epoch) / static_cast<double>(plan.steps.size());
+              static_cast<double>(state_.step_in_epoch) / static_cast<double>(plan.steps());
     e.tokens_per_second = static_cast<double>(tokens) / e.seconds;
     e.eta_seconds =
         report_.train_seconds / static_cast<double>(steps_here_) * static_cast<double>(plan_.total_steps - state_.step);
@@ -216,8 +219,9 @@ class Run {
     if (!eval_ || eval_->samples.empty()) return;
     EvalEvent e;
     double sum = 0;
-    for (const auto& s : plan_in_order(eval_->samples, o_.batches).steps)
-      for (const auto& micro : s) {
+    const EpochPlan plan = plan_in_order(eval_->samples, o_.batches);
+    for (int64_t i = 0; i < plan.steps(); ++i)
+      for (const auto& micro : plan.step(i)) {
         const EvalResult r = trainer_->evaluate(make_batch(eval_->samples, micro));
         sum += r.loss * static_cast<double>(r.targets);
         e.result.targets += r.targets;
@@ -276,9 +280,7 @@ class Run {
 RunPlan plan_run(const Dataset& train, const Dataset* eval, const TrainOptions& o) {
   RunPlan p;
   plan_epochs(train, o, p);
-  p.rows = static_cast<int64_t>(train.samples.size());
   p.rows_per_step = static_cast<double>(p.rows) / static_cast<double>(p.steps_per_epoch);
-  for (const auto& s : train.samples) p.tokens_per_epoch += static_cast<int64_t>(s.ids.size());
   if (eval && !eval->samples.empty())
     p.max_tokens = std::max(p.max_tokens, plan_in_order(eval->samples, o.batches).longest_micro_batch);
   return p;

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the quickstart's data beside this script:
 
-  quickstart_train.jsonl         {"prompt": "Question: ...\\nAnswer:", "completion": " Ahoy! ... Fair winds, matey."}
+  quickstart_train.jsonl         {"messages": [{"role": "user", ...}, {"role": "assistant", "content": "Ahoy! ... Fair winds, matey."}]}
   quickstart_eval.jsonl          50 rows of the same kind, none of them close to a training row
-  quickstart_style_prompts.txt   20 unseen prompts, one a line, the newline written as \\n
+  quickstart_style_prompts.txt   20 unseen prompts, one a line
 
 Every answer opens with "Ahoy!" and closes with "Fair winds, matey.", which no base model does by itself, so that what
 was learned can be seen at once and counted (tests/e2e/style_check.sh). The rows below are "question | answer".
@@ -456,7 +456,8 @@ def parse(block):
 
 
 def row(question, answer):
-    return {"prompt": f"Question: {question}\nAnswer:", "completion": f" {OPENING} {answer} {CLOSING}"}
+    return {"messages": [{"role": "user", "content": question},
+                         {"role": "assistant", "content": f"{OPENING} {answer} {CLOSING}"}]}
 
 
 STOP = set("a an the is are of to in on for do does i my it its what how why when which who can should with and or at by "
@@ -478,7 +479,7 @@ def check(train, evaluation, style):
     assert not repeated, repeated
     for r in train + evaluation:
         assert len(r) == 2, r
-        words = len(row(*r)["completion"].split())
+        words = len(row(*r)["messages"][1]["content"].split())
         assert 15 <= words <= 40, (words, r)
         assert r[1][0].isupper() and r[1][-1] == "." and r[1].isascii() and r[0].isascii(), r
     for held_out in evaluation + style:
@@ -497,7 +498,7 @@ def main():
     for name, rows in (("train", train), ("eval", evaluation)):
         text = "".join(json.dumps(row(*r)) + "\n" for r in rows)
         (here / f"quickstart_{name}.jsonl").write_text(text)
-    prompts = "".join(f"Question: {s[0]}\\nAnswer:\n" for s in style)
+    prompts = "".join(f"{s[0]}\n" for s in style)
     (here / "quickstart_style_prompts.txt").write_text(prompts)
     print(f"{len(train)} rows to train on, {len(evaluation)} to evaluate, {len(style)} prompts")
 

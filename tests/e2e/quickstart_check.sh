@@ -11,7 +11,7 @@ model=${3:-models/SmolLM2-135M-Instruct.Q4_1.gguf}
 [ -e "$run/finished.json" ] && [ -e "$model" ] || { echo "skipped: no finished quickstart run in $run"; exit 77; }
 answers() {
   while IFS= read -r line; do
-    "$bantam" generate "$1" --quiet --max-new-tokens 90 --prompt "$(printf '%b' "$line")" | head -c 2000 | awk '{ printf "%s\\n", $0 }' | sed 's/\(\\n\)*$//'
+    "$bantam" generate "$1" --quiet --max-new-tokens 90 --chat --prompt "$line" | head -c 2000 | awk '{ printf "%s\\n", $0 }' | sed 's/\(\\n\)*$//'
     echo
   done < recipes/data/quickstart_style_prompts.txt
 }

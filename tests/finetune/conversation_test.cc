@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "conversation_testing.h"
@@ -21,7 +22,7 @@ struct Case {
 
 void check(const std::vector<Case>& cases, const DatasetSpec& spec = {}) {
   for (const auto& [row, messages] : cases) {
-    CAPTURE(row);
+    CAPTURE(std::string(row));
     std::string found;
     try {
       const Conversation c = read_chat(ordered_json::parse(row), spec);
@@ -37,7 +38,7 @@ void check(const std::vector<Case>& cases, const DatasetSpec& spec = {}) {
 
 void check_errors(const std::vector<std::pair<const char*, std::string>>& cases, const DatasetSpec& spec = {}) {
   for (const auto& [row, message] : cases) {
-    CAPTURE(row);
+    CAPTURE(std::string(row));
     CHECK(chat_error(row, spec) == message);
   }
 }
@@ -157,7 +158,7 @@ TEST_CASE("conversation: tool calls, arguments as JSON text or as an object, in 
            {"id": "c1", "type": "function", "index": null, "function": {"name": "f", "arguments": {"a": null}, "d": null}},
            {"id": "c2", "name": "g", "arguments": ""}, {"function": {"name": "h"}}]},
            {"role": "tool", "tool_call_id": "c1", "name": "f", "content": {"ok": true, "n": [1, 2.0]}},
-           {"role": "tool", "tool_call_id": "c2", "content": "plain"}, {"role": "tool", "content": [1, "é"]},
+           {"role": "tool", "tool_call_id": "c2", "content": "plain"}, {"role": "tool", "content": [1, "é"]}, {"role": "tool", "content": [{"type": "rain", "text": "a"}]},
            {"role": "ipython", "content": 5}]})",
        R"([{"role": "assistant", "tool_calls": [)"
        R"({"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"a": null}}}, )"
@@ -165,6 +166,7 @@ TEST_CASE("conversation: tool calls, arguments as JSON text or as an object, in 
        R"({"function": {"name": "h", "arguments": {}}}]}, )"
        R"({"role": "tool", "tool_call_id": "c1", "name": "f", "content": "{\"ok\": true, \"n\": [1, 2.0]}"}, )"
        R"({"role": "tool", "tool_call_id": "c2", "content": "plain"}, {"role": "tool", "content": "[1, \"é\"]"}, )"
+       R"({"role": "tool", "content": "[{\"type\": \"rain\", \"text\": \"a\"}]"}, )"
        R"({"role": "ipython", "content": "5"}])"},
       // text that looks like JSON is text
       {R"({"messages": [{"role": "function", "name": "f", "content": "{\"a\":1}"}]})",
@@ -227,13 +229,13 @@ TEST_CASE("conversation: tools as a list, as JSON text, bare, and of the old kin
           R"("functions": [{"name": "f", "description": "d", "parameters": {"type": "object"}}])",
           R"("tools": null, "functions": [{"name": "f", "description": "d", "parameters": {"type": "object"}}])",
       }) {
-    CAPTURE(tools);
+    CAPTURE(std::string(tools));
     const std::string row = std::string("{") + messages + ", " + tools + "}";
     CHECK(chat_error(row) == "");
     CHECK(json_text(read_chat(ordered_json::parse(row), {}).tools) == wrapped);
   }
   for (const char* none : {R"("tools": [])", R"("tools": "[]")", R"("tools": "")", R"("tools": "null")", R"("x": 1)"}) {
-    CAPTURE(none);
+    CAPTURE(std::string(none));
     CHECK(json_text(read_chat(ordered_json::parse(std::string("{") + messages + ", " + none + "}"), {}).tools) ==
           "null");
   }
@@ -568,7 +570,7 @@ TEST_CASE("conversation: the type of a row") {
             "instruction, input and output (alpaca); text. Other names: type and field_... of the dataset"},
            {"[]", "expected an object, found array | "},
        }) {
-    CAPTURE(row);
+    CAPTURE(std::string(row));
     CHECK(detected(row) == type);
   }
   // what the spec names counts
@@ -581,4 +583,85 @@ TEST_CASE("conversation: the type of a row") {
   CHECK(detected(R"({"subject": "s", "body": "b"})", spec) == "text");
   spec = {}, spec.field_output = "response";
   CHECK(detected(R"({"instruction": "q", "response": "a"})", spec) == "alpaca");
+}
+
+namespace {
+
+// Each place of a value, and the value with something else there.
+void replace_each(const ordered_json& whole, const ordered_json::json_pointer& at,
+                  const std::vector<ordered_json>& others, const std::function<void(const ordered_json&)>& use) {
+  for (const auto& other : others) {
+    ordered_json changed = whole;
+    changed[at] = other;
+    use(changed);
+  }
+  const ordered_json& here = whole[at];
+  if (!here.is_structured()) return;
+  for (const auto& [key, value] : here.items()) {
+    if (here.is_object()) {
+      ordered_json changed = whole;
+      changed[at].erase(key);
+      use(changed);
+      replace_each(whole, at / key, others, use);
+    } else {
+      replace_each(whole, at / static_cast<size_t>(std::stoul(key)), others, use);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("conversation: whatever stands where, a row is read or refused in one line") {
+  const std::string deep = std::string(60, '[') + std::string(60, ']');
+  const std::vector<ordered_json> others = {nullptr,
+                                            true,
+                                            5,
+                                            -0.5,
+                                            UINT64_MAX,
+                                            "",
+                                            "x",
+                                            "[",
+                                            "[{}]",
+                                            "{\"name\": \"f\"}",
+                                            "\n\u0000",
+                                            ordered_json::array(),
+                                            ordered_json::object(),
+                                            ordered_json::array({1, "a", nullptr}),
+                                            ordered_json::array({ordered_json::object()}),
+                                            ordered_json{{"type", "text"}},
+                                            ordered_json::parse(R"([{"type": "text", "text": 5}])"),
+                                            ordered_json::parse(R"([{"type": "tool_call", "value": "[5]"}])"),
+                                            ordered_json::parse(deep),
+                                            deep};
+  size_t read = 0, refused = 0;
+  for (
+      const char* row : {
+          R"({"messages": [{"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "text", "value": "b"}]},
+               {"role": "assistant", "content": null, "train": true, "weight": 1, "tool_calls": [{"id": "1", "type":
+               "function", "function": {"name": "f", "arguments": "{\"a\": [1]}"}}]}, {"role": "tool", "content": {"a": 1}}],
+               "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+               "chat_template_kwargs": {"a": 1}})",
+          R"({"conversations": [{"from": "human", "value": "a", "loss_weight": 0.5}, {"from": "function_call", "value":
+               "[{\"name\": \"f\"}]"}, {"from": "gpt", "value": "b"}], "system": "S", "tools": "[{\"name\": \"f\"}]"})",
+          R"({"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]})",
+          R"({"instruction": "a", "input": "b", "output": "c", "system": "S", "history": [["a", "b"]]})",
+      }) {
+    replace_each(ordered_json::parse(row), ordered_json::json_pointer(), others, [&](const ordered_json& changed) {
+      CAPTURE(changed.dump());
+      for (int reader = 0; reader < 3; ++reader) {
+        try {
+          if (reader == 0) read += read_chat(changed, {}).turns.empty() ? 0 : 1;
+          if (reader == 1) read += read_alpaca(changed, {}).turns.empty() ? 0 : 1;
+          if (reader == 2) detect_type(changed, {});
+        } catch (const Error& e) {
+          ++refused;
+          CHECK(e.code() == ErrorCode::data);
+          CHECK(std::string_view(e.what()).find('\n') == std::string_view::npos);
+          CHECK(std::string_view(e.what()).size() < 600);
+        }
+      }
+    });
+  }
+  CHECK(read > 300);
+  CHECK(refused > 1000);
 }

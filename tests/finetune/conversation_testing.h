@@ -5,7 +5,7 @@
 #include <string>
 
 #include "finetune/data/conversation.h"
-#include "finetune/data/conversation_json.h"
+#include "kernels/error.h"
 
 namespace bantam::testing {
 

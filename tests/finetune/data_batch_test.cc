@@ -35,11 +35,9 @@ std::vector<Sample> many(size_t n, size_t longest) {
   return samples_of(lengths);
 }
 
-std::vector<int32_t> order_of(const EpochPlan& plan) {
-  std::vector<int32_t> out;
-  for (const auto& step : plan.steps) {
-    for (const auto& micro : step) out.insert(out.end(), micro.begin(), micro.end());
-  }
+std::vector<std::vector<std::vector<int32_t>>> steps_of(const EpochPlan& plan) {
+  std::vector<std::vector<std::vector<int32_t>>> out;
+  for (int64_t i = 0; i < plan.steps(); ++i) out.push_back(plan.step(i));
   return out;
 }
 
@@ -55,15 +53,16 @@ TEST_CASE("every sample once, within capacity, windows full but the last") {
                              .max_seq_length = 64,
                              .sample_packing = packing};
         for (const auto& plan : {plan_epoch(samples, o, 0), plan_epoch(samples, o, 5), plan_in_order(samples, o)}) {
-          auto order = order_of(plan);
+          auto order = plan.order;
+          const auto steps = steps_of(plan);
           std::sort(order.begin(), order.end());
           REQUIRE(order.size() == samples.size());
           for (size_t i = 0; i < order.size(); ++i) CHECK(order[i] == static_cast<int32_t>(i));
           int64_t longest = 0;
-          for (size_t s = 0; s < plan.steps.size(); ++s) {
-            CHECK((plan.steps[s].size() == static_cast<size_t>(window) || s + 1 == plan.steps.size()));
-            CHECK_FALSE(plan.steps[s].empty());
-            for (const auto& micro : plan.steps[s]) {
+          for (size_t s = 0; s < steps.size(); ++s) {
+            CHECK((steps[s].size() == static_cast<size_t>(window) || s + 1 == steps.size()));
+            CHECK_FALSE(steps[s].empty());
+            for (const auto& micro : steps[s]) {
               CHECK_FALSE(micro.empty());
               int64_t tokens = 0;
               for (const int32_t i : micro) tokens += static_cast<int64_t>(samples[static_cast<size_t>(i)].ids.size());
@@ -79,42 +78,15 @@ TEST_CASE("every sample once, within capacity, windows full but the last") {
   }
 }
 
-TEST_CASE("packing is first fit: a sample goes into the first pack that has room") {
-  const auto samples = samples_of({6, 5, 4, 3, 2, 1, 10});
-  const BatchOptions o{.micro_batch_size = 1, .gradient_accumulation_steps = 8, .max_seq_length = 10};
-  const auto plan = plan_in_order(samples, o);
-  REQUIRE(plan.steps.size() == 1);
-  CHECK(plan.steps[0] == std::vector<std::vector<int32_t>>{{0, 2}, {1, 3, 4}, {5}, {6}});
-  CHECK(plan.longest_micro_batch == 10);
-}
-
-TEST_CASE("first fit of many samples equals the plain search") {
-  const auto samples = many(400, 50);
-  const BatchOptions o{.micro_batch_size = 2, .gradient_accumulation_steps = 1, .max_seq_length = 50};
-  std::vector<std::vector<int32_t>> want;
-  std::vector<size_t> used;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const size_t n = samples[i].ids.size();
-    size_t bin = 0;
-    while (bin < used.size() && used[bin] + n > 100) ++bin;
-    if (bin == used.size()) used.push_back(0), want.emplace_back();
-    used[bin] += n;
-    want[bin].push_back(static_cast<int32_t>(i));
-  }
-  const auto plan = plan_in_order(samples, o);
-  REQUIRE(plan.steps.size() == want.size());
-  for (size_t i = 0; i < want.size(); ++i) CHECK(plan.steps[i][0] == want[i]);
-}
-
 TEST_CASE("order is a function of seed and epoch") {
   const auto samples = many(100, 20);
   BatchOptions o{.micro_batch_size = 1, .gradient_accumulation_steps = 4, .max_seq_length = 20};
-  const auto first = order_of(plan_epoch(samples, o, 0));
-  CHECK(first == order_of(plan_epoch(samples, o, 0)));
-  CHECK(first != order_of(plan_epoch(samples, o, 1)));
-  CHECK(first != order_of(plan_in_order(samples, o)));
+  const auto first = plan_epoch(samples, o, 0).order;
+  CHECK(first == plan_epoch(samples, o, 0).order);
+  CHECK(first != plan_epoch(samples, o, 1).order);
+  CHECK(first != plan_in_order(samples, o).order);
   o.seed = 43;
-  CHECK(first != order_of(plan_epoch(samples, o, 0)));
+  CHECK(first != plan_epoch(samples, o, 0).order);
 }
 
 TEST_CASE("longest_batch_first: the worst case opens the run, and nothing else moves") {
@@ -128,25 +100,26 @@ TEST_CASE("longest_batch_first: the worst case opens the run, and nothing else m
       return static_cast<int64_t>(n);
     };
     const EpochPlan with = plan_epoch(samples, o, 0);
-    CHECK(tokens(with.steps[0][0]) == with.longest_micro_batch);
+    const auto with_steps = steps_of(with);
+    CHECK(tokens(with_steps[0][0]) == with.longest_micro_batch);
     o.longest_batch_first = false;
     const EpochPlan without = plan_epoch(samples, o, 0);
     CHECK(with.longest_micro_batch == without.longest_micro_batch);
     // The same steps with the same micro-batches; the others in their order.
-    REQUIRE(with.steps.size() == without.steps.size());
-    auto rest = without.steps;
+    auto rest = steps_of(without);
+    REQUIRE(with_steps.size() == rest.size());
     const auto moved = std::find_if(rest.begin(), rest.end(), [&](const auto& step) {
-      return std::is_permutation(step.begin(), step.end(), with.steps[0].begin(), with.steps[0].end());
+      return std::is_permutation(step.begin(), step.end(), with_steps[0].begin(), with_steps[0].end());
     });
     REQUIRE(moved != rest.end());
     rest.erase(moved);
-    CHECK(std::equal(rest.begin(), rest.end(), with.steps.begin() + 1));
+    CHECK(std::equal(rest.begin(), rest.end(), with_steps.begin() + 1));
     o.longest_batch_first = true;
     const EpochPlan later = plan_epoch(samples, o, 3);
     o.longest_batch_first = false;
-    CHECK(later.steps == plan_epoch(samples, o, 3).steps);  // the first epoch only
+    CHECK(later == plan_epoch(samples, o, 3));  // the first epoch only
   }
-  CHECK(plan_epoch({}, {}, 0).steps.empty());
+  CHECK(plan_epoch({}, {}, 0).steps() == 0);
 }
 
 TEST_CASE("the generator is SplitMix64 with its published values, draws are in range and even") {
@@ -180,9 +153,9 @@ TEST_CASE("batch 8 x 1 and 1 x 8 have the same targets and weight") {
   const BatchOptions deep{
       .micro_batch_size = 1, .gradient_accumulation_steps = 8, .max_seq_length = 30, .sample_packing = false};
   const auto a = plan_epoch(samples, wide, 2), b = plan_epoch(samples, deep, 2);
-  REQUIRE(a.steps.size() == 1);
-  REQUIRE(b.steps.size() == 1);
-  const StepBatch x = make_step(samples, a.steps[0]), y = make_step(samples, b.steps[0]);
+  REQUIRE(a.steps() == 1);
+  REQUIRE(b.steps() == 1);
+  const StepBatch x = make_step(samples, a.step(0)), y = make_step(samples, b.step(0));
   CHECK(x.micro.size() == 1);
   CHECK(y.micro.size() == 8);
   CHECK(x.total_weight == y.total_weight);
@@ -196,11 +169,11 @@ TEST_CASE("batch 8 x 1 and 1 x 8 have the same targets and weight") {
 
 TEST_CASE("5 micro-batches in windows of 2 are 3 steps, 3 in windows of 4 are one") {
   const auto five = samples_of({4, 4, 4, 4, 4}), three = samples_of({4, 4, 4});
-  CHECK(plan_epoch(five, {.micro_batch_size = 1, .gradient_accumulation_steps = 2, .max_seq_length = 4}, 0)
-            .steps.size() == 3);
-  CHECK(plan_epoch(three, {.micro_batch_size = 1, .gradient_accumulation_steps = 4, .max_seq_length = 4}, 0)
-            .steps.size() == 1);
-  CHECK(plan_epoch({}, {}, 0).steps.empty());
+  CHECK(plan_epoch(five, {.micro_batch_size = 1, .gradient_accumulation_steps = 2, .max_seq_length = 4}, 0).steps() ==
+        3);
+  CHECK(plan_epoch(three, {.micro_batch_size = 1, .gradient_accumulation_steps = 4, .max_seq_length = 4}, 0).steps() ==
+        1);
+  CHECK(plan_epoch({}, {}, 0).steps() == 0);
 }
 
 TEST_CASE("what cannot be planned or batched") {

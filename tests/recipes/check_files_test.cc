@@ -45,21 +45,22 @@ TEST_CASE("the type of a dataset follows from its first row") {
   using Type = Recipe::DatasetType;
   CHECK(detect_dataset_type(folder.file("{\"prompt\": \"a\", \"completion\": \"b\"}\n")) == Type::prompt_completion);
   CHECK(detect_dataset_type(folder.file("\xEF\xBB\xBF\r\n\n{\"text\": \"a\"}")) == Type::text);
-  Recipe::Dataset named = folder.file("{\"q\": 1, \"a\": {\"text\": 2}}");
-  CHECK(contains(data_error(named),
-                 ":1: found the fields \"q\", \"a\", expected \"prompt\" and \"completion\", or \"text\""));
+  Recipe::Dataset named = folder.file("{\"q\": \"1\", \"a\": \"2\"}");
+  CHECK(contains(data_error(named), ":1: no known shape of a row; the row has q, a"));
   named.field_prompt = "q";
   named.field_completion = "a";
   CHECK(detect_dataset_type(named) == Type::prompt_completion);
-  CHECK(contains(data_error(folder.file("\n{\"messages\": []}\n")), ":2: found the fields \"messages\""));
-  CHECK(
-      contains(data_error(folder.file("{\"messages\": []}\n")), "chat rows are known, not available in this version"));
-  CHECK(contains(data_error(folder.file("{\"instruction\": \"\"}\n")), "alpaca rows are known, not available"));
-  CHECK(contains(data_error(folder.file("")), "found no row"));
-  CHECK(contains(data_error(folder.file("[1]\n")), ":1: expected a JSON object a line"));
-  CHECK(contains(data_error(folder.file("{\"text\": \n")), ":1: not valid JSON"));
-  CHECK(contains(data_error(folder.file(std::string(1 << 20, '['))), "not valid JSON"));
-  CHECK(contains(data_error({.path = (folder.path / "none.jsonl").string()}), "cannot open"));
+  CHECK(detect_dataset_type(folder.file("\n{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n")) ==
+        Type::chat);
+  CHECK(detect_dataset_type(folder.file("{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}\n")) ==
+        Type::chat);
+  CHECK(detect_dataset_type(folder.file("{\"instruction\": \"a\", \"output\": \"b\"}\n")) == Type::alpaca);
+  for (const char* bad : {"", "\n \n", "[1]\n", "{\"text\": \n", "{\"other\": 1}"}) {
+    CAPTURE(bad);
+    CHECK(contains(data_error(folder.file(bad)), "d.jsonl"));
+  }
+  CHECK(contains(data_error(folder.file(std::string(1 << 20, '['))), ":1:"));
+  CHECK(contains(data_error({.path = (folder.path / "none.jsonl").string()}), "none.jsonl"));
 }
 
 TEST_CASE("files are looked for before anything is computed") {
@@ -68,7 +69,10 @@ TEST_CASE("files are looked for before anything is computed") {
   recipe.base_model = (folder.path / "model").string();
   recipe.datasets = {folder.file("{\"text\": \"a\"}\n")};
   recipe.test_datasets = recipe.datasets;
-  check_files(recipe);
+  const auto told = check_files(recipe);
+  REQUIRE(told.size() == 2);
+  CHECK(contains(told[0], "d.jsonl: looks like type text"));
+  CHECK(check_files(recipe).empty());  // it is known now
   CHECK(recipe.datasets[0].type == Recipe::DatasetType::text);
   CHECK(recipe.test_datasets[0].type == Recipe::DatasetType::text);
   const auto code = [](Recipe r) {
@@ -82,7 +86,7 @@ TEST_CASE("files are looked for before anything is computed") {
   Recipe no_model = recipe, no_data = recipe, folder_data = recipe;
   no_model.base_model += "x";
   no_data.test_datasets[0].path += "x";
-  folder_data.datasets[0].path = folder.path.string();
+  folder_data.datasets[0].path = (folder.path / "model").string();  // without data files
   CHECK(code(no_model) == 4);
   CHECK(code(no_data) == 3);
   CHECK(code(folder_data) == 3);

@@ -26,6 +26,8 @@ struct Call {
   int64_t steps = 0;
   QuantizeCommandOptions quantize;
   GenerateCommandOptions generate;
+  TokenizeCommandOptions tokenize;
+  InspectCommandOptions inspect;
 };
 Call last;
 std::string failure;  ///< what the command throws
@@ -98,6 +100,19 @@ int generate_command(const GenerateCommandOptions& options) {
 int doctor_command(const CommandOptions& options) {
   last.options = options;
   return called("doctor");
+}
+int preprocess_command(const Recipe& recipe, const CommandOptions& options) {
+  last.recipe = recipe;
+  last.options = options;
+  return called("preprocess");
+}
+int tokenize_command(const TokenizeCommandOptions& options) {
+  last.tokenize = options;
+  return called("tokenize");
+}
+int inspect_command(const InspectCommandOptions& options) {
+  last.inspect = options;
+  return called("inspect");
 }
 
 TEST_CASE("flag over file over default") {
@@ -332,6 +347,51 @@ TEST_CASE("init writes a recipe once") {
   CHECK(parse_recipe(run({"init", f.model, f.data, "--output", "-"}).out, "r").recipe.base_model == f.model);
 }
 
+TEST_CASE("preprocess, tokenize, inspect") {
+  const Files f;
+  CHECK(run({"preprocess", f.recipe, "--debug", "3", "--max-seq-length", "512"}).code == 0);
+  CHECK(last.command == "preprocess");
+  CHECK(last.options.debug_rows == 3);
+  CHECK(last.recipe.max_seq_length == 512);
+  CHECK(run({"train", f.recipe, "--debug", "2"}).code == 0);
+  CHECK(last.options.debug_rows == 2);
+  CHECK(run({"train", f.recipe}).code == 0);
+  CHECK(last.options.debug_rows == 0);
+  CHECK(contains(run({"preprocess", f.recipe, "--debug", "x"}).err, "--debug"));
+
+  CHECK(run({"tokenize", f.model, "--text", "a b", "--no-special", "--parse-special", "--json"}).code == 0);
+  CHECK(last.tokenize.model_or_run == f.model);
+  CHECK(last.tokenize.text == "a b");
+  CHECK(last.tokenize.no_special);
+  CHECK(last.tokenize.parse_special);
+  CHECK(last.tokenize.common.json);
+  CHECK_FALSE(last.tokenize.chat);
+  CHECK(run({"tokenize", f.model, "--chat", "--file", f.data, "--rows", "2"}).code == 0);
+  CHECK(last.tokenize.chat);
+  CHECK(last.tokenize.file == f.data);
+  CHECK(last.tokenize.rows == 2);
+  CHECK(run({"tokenize", f.model, "--chat-template", "chatml", "--text", "a"}).code == 0);
+  CHECK(last.tokenize.chat);  // a template is for nothing else
+  CHECK(last.tokenize.chat_template == "chatml");
+  CHECK(contains(run({"tokenize", f.model, "--text", "a", "--file", "b"}).err, "contradict"));
+  CHECK(contains(run({"tokenize"}).err, "missing MODEL or RUN"));
+
+  CHECK(run({"inspect", f.model}).code == 0);
+  CHECK_FALSE(last.inspect.only_prompt);
+  CHECK(run({"inspect", f.model, "--prompt"}).code == 0);
+  CHECK(last.inspect.only_prompt);
+  CHECK(last.inspect.prompt.empty());
+  CHECK(run({"inspect", f.model, "--prompt", "Why?", "--system", "Be brief."}).code == 0);
+  CHECK(last.inspect.only_prompt);
+  CHECK(last.inspect.prompt == "Why?");
+  CHECK(last.inspect.system == "Be brief.");
+
+  CHECK(run({"generate", f.model, "--prompt", "a", "--chat", "--system", "s"}).code == 0);
+  CHECK(last.generate.chat);
+  CHECK(last.generate.system == "s");
+  CHECK(contains(run({"generate", f.model, "--prompt", "a", "--chat", "--raw"}).err, "contradict"));
+}
+
 TEST_CASE("generate and quantize") {
   const Files f;
   CHECK(run({"generate",
@@ -384,7 +444,8 @@ TEST_CASE("help and version") {
     CHECK(contains(help.out, "\n    " + flag_of(key.name)) == key.has_field());
   }
   CHECK(contains(help.out, "Default: 2e-4."));
-  for (const char* command : {"train", "plan", "quantize", "generate", "validate", "config-schema", "init", "doctor"}) {
+  for (const char* command : {"train", "plan", "quantize", "generate", "validate", "config-schema", "init", "doctor",
+                              "preprocess", "tokenize", "inspect"}) {
     const Run r = run({command, "--help"});
     CAPTURE(command);
     CHECK(r.code == 0);

@@ -17,12 +17,13 @@ namespace {
 
 /// The keys of this version, by section.
 const std::map<std::string, std::vector<std::string>> kMain = {
-    {"model", {"base_model", "hf_base", "dtype", "device", "num_threads"}},
+    {"model", {"base_model", "hf_base", "chat_template", "dtype", "device", "num_threads"}},
     {"quantization", {"quant_type", "double_quant", "quant_block_size"}},
     {"lora", {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "use_rslora"}},
     {"data",
-     {"datasets", "type", "test_datasets", "val_set_size", "train_on_inputs", "max_seq_length",
-      "excess_length_strategy", "max_excess_fraction", "sample_packing"}},
+     {"datasets", "type", "test_datasets", "val_set_size", "train_on_inputs", "roles_to_train", "train_on_eos",
+      "max_seq_length", "excess_length_strategy", "max_excess_fraction", "max_malformed_rows", "normalize_newlines",
+      "sample_packing", "dataset_prepared_path"}},
     {"memory",
      {"gradient_checkpointing", "selective_checkpointing", "memory_limit", "memory_reserve", "loss_chunk_bytes",
       "on_does_not_fit"}},
@@ -34,8 +35,7 @@ const std::map<std::string, std::vector<std::string>> kMain = {
     {"output",
      {"output_dir", "save_steps", "save_minutes", "save_total_limit", "resume_from_checkpoint", "logging_steps",
       "report_to"}}};
-const std::vector<std::string> kLater = {"chat_template",
-                                         "quantize_lm_head",
+const std::vector<std::string> kLater = {"quantize_lm_head",
                                          "quantize_embeddings",
                                          "skip_modules",
                                          "use_dora",
@@ -46,9 +46,6 @@ const std::vector<std::string> kLater = {"chat_template",
                                          "alpha_pattern",
                                          "lora_modules_to_save",
                                          "adapter_path",
-                                         "roles_to_train",
-                                         "train_on_eos",
-                                         "dataset_prepared_path",
                                          "activation_offloading",
                                          "early_stopping_patience",
                                          "eval_sample_prompts",
@@ -191,15 +188,14 @@ TEST_CASE("keys of later versions are refused unless they change nothing") {
         "r.yaml:5:25: load_best_model_at_end: found \"true\": known, not available in this version (only its default, "
         "false)");
   for (const char* line :
-       {"use_dora: true", "chat_template: chatml", "quantize_lm_head: yes", "skip_modules: [lm_head]",
-        "lora_init: pissa", "rank_pattern: {a: 4}", "roles_to_train: [user]", "max_minutes: 30",
-        "activation_offloading: true", "export_formats: [gguf]", "merge_dtype: f16", "early_stopping_patience: 3"}) {
+       {"use_dora: true", "quantize_lm_head: yes", "skip_modules: [lm_head]", "lora_init: pissa",
+        "rank_pattern: {a: 4}", "eval_sample_prompts: [a]", "max_minutes: 30", "activation_offloading: true",
+        "export_formats: [gguf]", "merge_dtype: f16", "early_stopping_patience: 3"}) {
     CAPTURE(line);
     CHECK(error_of(std::string(line) + "\n").find("known, not available in this version") != std::string::npos);
   }
-  for (const char* line :
-       {"use_dora: no", "chat_template: tokenizer_default", "skip_modules: [lm_head, embeddings]", "rank_pattern: {}",
-        "max_minutes: none", "adapter_path:", "merge_dtype: bf16", "lora_modules_to_save: []"}) {
+  for (const char* line : {"use_dora: no", "skip_modules: [lm_head, embeddings]", "rank_pattern: {}",
+                           "max_minutes: none", "adapter_path:", "merge_dtype: bf16", "lora_modules_to_save: []"}) {
     CAPTURE(line);
     CHECK(error_of(std::string(line) + "\n") == "no error");
   }
@@ -209,7 +205,7 @@ TEST_CASE("values of later versions are refused by name") {
   CHECK(error_of("quant_type: fp4\n") ==
         "r.yaml:5:13: quant_type: found \"fp4\": known, not available in this version (one of nf4, none)");
   for (const char* line :
-       {"quant_type: fp4", "type: chat", "optimizer: adamw_8bit", "lr_scheduler: wsd", "report_to: [jsonl, html]"}) {
+       {"quant_type: fp4", "optimizer: adamw_8bit", "lr_scheduler: wsd", "report_to: [jsonl, html]"}) {
     CAPTURE(line);
     CHECK(error_of(std::string(line) + "\n").find("known, not available in this version") != std::string::npos);
   }

@@ -197,7 +197,7 @@ TEST_CASE("settings that contradict each other are refused") {
                  "--double-quant: found true"));
   CHECK(contains(error_of("eval_strategy: no\nval_set_size: 10\n"), "eval_strategy: contradicts val_set_size"));
   CHECK(contains(error_of("test_datasets: [{path: e, type: text, field_prompt: q}]\n"),
-                 "field_prompt, field_completion, which the type text"));
+                 "found field_prompt, which the type text does not read"));
 }
 
 TEST_CASE("effective_batch_size becomes accumulation steps") {
@@ -274,10 +274,73 @@ TEST_CASE("datasets: paths, one mapping, a list of both") {
   CHECK(error_of("test_datasets: [{type: text}]\n") ==
         "r.yaml:5:17: test_datasets[0].path: missing, expected a path in each of test_datasets");
   CHECK(contains(error_of("test_datasets: [{path: a, split: test}]\n"),
-                 "[0].split: found \"test\": known, not available"));
-  CHECK(contains(error_of("test_datasets: [{path: a, weight: 2}]\n"), "[0].weight: found \"2\": known, not available"));
-  CHECK(contains(error_of("test_datasets: [{path: a, field_messages: m}]\n"),
-                 "[0].field_messages: known, not available"));
+                 "[0].split: found \"test\": a local file has one split, train"));
+  CHECK(contains(error_of("test_datasets: [{path: a, ds_type: parquet}]\n"), "[0].ds_type: found \"parquet\""));
+  for (const char* weight : {"0", "-1", "x", "[1]", "1e9"}) {
+    CAPTURE(weight);
+    CHECK(contains(error_of(str("test_datasets: [{path: a, weight: ", weight, "}]\n")), "[0].weight: found "));
+  }
+  CHECK(
+      contains(error_of("test_datasets: [{path: a, sample_by: word}]\n"), "expected one of document, paragraph, line"));
+  CHECK(contains(error_of("test_datasets: [{path: a, field_mesages: m}]\n"), "did you mean field_messages?"));
+  CHECK(contains(error_of("test_datasets: [{path: a, chat_template: chatml}]\n"), "write it beside datasets"));
+  CHECK(contains(error_of("test_datasets: [{path: a, field: x, field_text: y}]\n"),
+                 "found a second value for field_text, the first is on line "));
+  CHECK(contains(error_of("test_datasets: [{path: a, message_property_mappings: {name: who}}]\n"),
+                 "only role and content can be named"));
+  CHECK(
+      contains(error_of("test_datasets: [{path: a, roles: {user: x, assistant: [y, x]}}]\n"), "another role already"));
+  CHECK(contains(error_of("test_datasets: [{path: a, type: alpaca, field_messages: m}]\n"),
+                 "found field_messages, which the type alpaca does not read"));
+}
+
+TEST_CASE("datasets: every key, Axolotl's names too, and back from the resolved recipe") {
+  const Recipe r = recipe_of(
+      "test_datasets:\n"
+      "  - {path: a.jsonl, type: sharegpt, weight: 0.5, field_messages: turns, field_tools: functions,\n"
+      "     message_property_mappings: {role: who, content: said, weight: weight}, field_system: intro,\n"
+      "     message_field_training: learn, field_weight: w, roles: {assistant: [bot, 'the model'], user: visitor}}\n"
+      "  - {path: b.txt, type: completion, sample_by: line, ds_type: text, field: body}\n"
+      "  - {path: c.csv, type: alpaca, field_instruction: q, field_input: i, field_output: o}\n");
+  DatasetSpec chat;
+  chat.path = (std::filesystem::current_path() / "a.jsonl").string();
+  chat.type = DatasetType::chat, chat.weight = 0.5;
+  chat.field_messages = "turns", chat.field_role = "who", chat.field_content = "said", chat.field_tools = "functions";
+  chat.field_system = "intro", chat.field_train = "learn", chat.field_weight = "w";
+  chat.roles = {{"bot", "assistant"}, {"the model", "assistant"}, {"visitor", "user"}};
+  REQUIRE(r.test_datasets.size() == 3);
+  CHECK(r.test_datasets[0] == chat);
+  CHECK(r.test_datasets[1].sample_by == SampleBy::line);
+  CHECK(r.test_datasets[1].field_text == "body");
+  CHECK(r.test_datasets[2].field_instruction == "q");
+  CHECK(parse_recipe(to_yaml(r), "resolved").recipe == r);
+}
+
+TEST_CASE("a chat template is a name or a file, whose path is made absolute") {
+  CHECK(recipe_of("").chat_template == "tokenizer_default");
+  CHECK(recipe_of("chat_template: chatml\n").chat_template == "chatml");
+  CHECK(recipe_of("chat_template: my.jinja\n").chat_template ==
+        (std::filesystem::current_path() / "my.jinja").string());
+  const Recipe r = recipe_of("roles_to_train: [assistant, tool]\ntrain_on_eos: last\ndataset_prepared_path: none\n");
+  CHECK(r.roles_to_train == std::vector<std::string>{"assistant", "tool"});
+  CHECK(r.train_on_eos == TrainOnEos::last);
+  CHECK(r.dataset_prepared_path == "none");
+  CHECK(parse_recipe(to_yaml(r), "resolved").recipe == r);
+  CHECK(recipe_of("dataset_prepared_path: prepared\n").dataset_prepared_path ==
+        (std::filesystem::current_path() / "prepared").string());
+}
+
+TEST_CASE("without output_dir a run is named after model and data") {
+  const auto name = [](const char* data) {
+    const auto loaded = load_recipe({}, {{"--base-model", "base_model", "m"}, {"--data", "datasets", data}});
+    return std::filesystem::path(loaded.recipe.output_dir).filename().string();
+  };
+  CHECK(name("d/rows.jsonl") == "m-rows");
+  CHECK(name("d/rows.json.gz") == "m-rows");
+  CHECK(name("d/v1.2.jsonl") == "m-v1.2");
+  CHECK(name("d/*.jsonl") == "m-d");
+  CHECK(name("d") == "m-d");
+  CHECK(name("d/[ab]*.csv") == "m-ab");
 }
 
 TEST_CASE("overrides win over the file, the file over the defaults") {

@@ -323,4 +323,11 @@ std::string jinja_to_json(const JinjaValue& v, const JsonDump& options, JinjaWor
   return writer.take();
 }
 
+std::string json_dumps(const JinjaValue& value) {
+  JinjaWork work;
+  work.max_steps = work.steps_left = uint64_t{1} << 62;
+  work.max_text_bytes = size_t{1} << 62;
+  return jinja_to_json(value, {}, work);
+}
+
 }  // namespace bantam

@@ -101,4 +101,7 @@ class JinjaValue {
   } bits_;
 };
 
+/// As Python's json.dumps(value, ensure_ascii=False) writes it; without a limit of its own.
+std::string json_dumps(const JinjaValue& value);
+
 }  // namespace bantam

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "../quant/safetensors.h"
+#include "commands.h"
+#include "data_text.h"
+#include "session.h"
+
+namespace bantam {
+
+int preprocess_command(const Recipe& recipe, const CommandOptions& options) {
+  const Session s = data_session(recipe, options);
+  std::error_code ec;
+  std::filesystem::create_directories(recipe.output_dir, ec);
+  write_file_atomically(std::filesystem::path(recipe.output_dir) / "data_report.json", data_json(s));
+  if (options.json) {
+    std::printf("%s", data_json(s).c_str());
+  } else {
+    std::printf("%s", data_text(s).c_str());
+    std::printf("%s", debug_rows(s, options).c_str());
+  }
+  return 0;
+}
+
+}  // namespace bantam
