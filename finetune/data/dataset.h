@@ -25,7 +25,9 @@ struct DataOptions {
   ExcessLength excess_length_strategy = ExcessLength::drop;
   double max_excess_fraction = 0.05;  ///< more rows over the limit than this share: Error(data); not for split
   MaskOptions mask;
-  int64_t max_malformed_rows = 0;   ///< rows that cannot be read and are left out and reported; one more: Error(data)
+  /// Rows that cannot be read, lack a field or are refused by the chat template, and are left out and reported; one
+  /// more: Error(data).
+  int64_t max_malformed_rows = 0;
   bool normalize_newlines = false;  ///< CR LF and CR inside of texts become LF
   int num_threads = 0;              ///< 0: one per CPU. Results do not depend on it
   std::filesystem::path cache;      ///< folder in which prepared data are kept for the next time; empty: nowhere

@@ -124,7 +124,8 @@ class Preparation {
     try {
       s.row = encoder.encode(s.json);
     } catch (const Error& e) {
-      throw located(e, reader, s.raw.line);
+      if (e.code() != ErrorCode::data) throw located(e, reader, s.raw.line);
+      s.malformed = located(e, reader, s.raw.line);
     }
   }
 
