@@ -31,6 +31,7 @@ struct DataOptions {
   bool normalize_newlines = false;  ///< CR LF and CR inside of texts become LF
   int num_threads = 0;              ///< 0: one per CPU. Results do not depend on it
   std::filesystem::path cache;      ///< folder in which prepared data are kept for the next time; empty: nowhere
+  uint64_t cache_bytes = uint64_t{20} << 30;   ///< most that is kept there; what was not used for longest goes first
   std::function<void(int64_t rows)> progress;  ///< rows prepared so far; called now and then, from the calling thread
 };
 
@@ -38,6 +39,7 @@ struct Dataset {
   SampleSet samples;
   DataReport report;
   std::vector<double> source_weights;  ///< of the dataset in the top 8 bits of a sample's id, see plan_epoch; empty: 1
+  bool from_cache = false;
   std::string cache_problem;  ///< why the prepared data are not in options.cache; empty: they are, or need not be
 };
 
