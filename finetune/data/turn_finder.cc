@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t npos = std::string::npos;
 // Of one conversation. Turns with the same text around them share their renderings, so that thousands fit.
-constexpr size_t kMostRenderings = 4096, kMostBytes = size_t{1} << 30;
+constexpr size_t kMostRenderings = 2048, kMostBytes = size_t{1} << 30;
 
 bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
@@ -221,11 +221,15 @@ std::optional<size_t> TurnFinder::anchored(size_t turn, const std::string& promp
   if (common < suffix.size()) {
     const auto without = renderer_.part(turn, false);
     if (common < here.size()) {
-      // Where the prompt has no head, what both have of the end of the turn before.
-      if (!without || *without != prompt) return std::nullopt;
+      // As much of the head as every answer has; where the prompt has none, what both have of the turn before's end.
+      if (!without || !prompt.starts_with(*without)) return std::nullopt;
+      const std::string_view head = std::string_view(prompt).substr(without->size());
+      const std::string_view core = std::string_view(facts_.head).substr(0, facts_.core);
+      if (!head.empty() && (core.empty() || !head.starts_with(core))) return std::nullopt;
+      const size_t least = head.empty() ? 1 : without->size() - std::min(in_prompt, without->size()) + core.size();
       common = cut_before(suffix, common, control_);
-      if (common == 0) return std::nullopt;
-      rest.clear();
+      if (common < least) return std::nullopt;
+      rest = suffix.substr(common);
       return in_text + common;
     }
     // Less than the end of the turn before: that is no place where an answer starts.

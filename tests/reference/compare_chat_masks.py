@@ -244,7 +244,7 @@ def main():
                     want = {"error": str(e)}
                 prompts = []  # what is served for each answer
                 for i, m in enumerate(given):
-                    if m["role"] == "assistant" and "error" not in want and len(given) < 20:
+                    if m["role"] == "assistant" and "error" not in want and len(given) < 50:
                         before = copy.deepcopy(given[:i])
                         for c in (c for b in before for c in b.get("tool_calls") or []):
                             if family == "deepseekv3":  # its own template takes text only
