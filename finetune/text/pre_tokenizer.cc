@@ -234,6 +234,7 @@ void read_one(const json& j, const std::string& at, PreTokenizers& out) {
     out.add(split_characters(&is_white_space, SplitBehavior::removed));
     return out.add(split_characters(&is_punctuation, SplitBehavior::isolated));
   }
+  if (type == "UnicodeScripts") return out.add(make_split(&find_scripts, SplitBehavior::removed));
   if (type == "CharDelimiterSplit") {
     uint32_t delimiter = 0;
     utf8_sequence(need_character(j, "delimiter", at), &delimiter);
@@ -244,9 +245,9 @@ void read_one(const json& j, const std::string& at, PreTokenizers& out) {
     if (length < 1) fail(at, str("length is ", length));
     return out.add(std::make_unique<FixedLength>(static_cast<size_t>(length)));
   }
-  fail(at,
-       str("pre_tokenizer ", printable(type), " is not supported (known: Split, ByteLevel, Digits, Metaspace, ",
-           "Whitespace, WhitespaceSplit, Punctuation, BertPreTokenizer, CharDelimiterSplit, FixedLength, Sequence)"));
+  fail(at, str("pre_tokenizer ", printable(type), " is not supported (known: Split, ByteLevel, Digits, Metaspace, ",
+               "Whitespace, WhitespaceSplit, Punctuation, BertPreTokenizer, UnicodeScripts, CharDelimiterSplit, "
+               "FixedLength, Sequence)"));
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 #include "split_spans.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "unicode_scripts.h"
 
 namespace bantam {
 namespace {
@@ -20,6 +23,13 @@ void merge_matches(std::vector<Span>& spans, Join join) {
     previous = s.match;
   }
   spans.resize(kept);
+}
+
+// -1: none.
+int script_of(uint32_t c) {
+  const auto* it = std::lower_bound(std::begin(kScripts), std::end(kScripts), c,
+                                    [](const ScriptRange& r, uint32_t x) { return r.last < x; });
+  return it != std::end(kScripts) && it->first <= c ? it->script : -1;
 }
 
 }  // namespace
@@ -68,6 +78,22 @@ void find_words(std::string_view text, std::vector<Span>& out) {
       out.push_back({at, at + n, next == Kind::space});
     }
     kind = next;
+    at += n;
+  }
+}
+
+void find_scripts(std::string_view text, std::vector<Span>& out) {
+  int before = -1;
+  for (size_t at = 0; at < text.size();) {
+    uint32_t c = 0;
+    const size_t n = utf8_sequence(text.substr(at), &c);
+    const int script = script_of(c);
+    if (at == 0 || (script >= 0 && script != before)) {
+      out.push_back({at, at + n, script < 0});
+    } else {
+      out.back().end = at + n;
+    }
+    if (script >= 0) before = script;
     at += n;
   }
 }

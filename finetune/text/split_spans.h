@@ -33,4 +33,8 @@ void find_characters(std::string_view text, Is is, std::vector<Span>& out) {
 /// Runs of word characters, and runs of what is neither word nor white space, are gaps; white space is a match.
 void find_words(std::string_view text, std::vector<Span>& out);
 
+/// Runs of one script are gaps; spaces and characters of no known script go with the run before, and are a match at the
+/// start of the text. As HF tokenizers' UnicodeScripts does, where all of Japanese is one script.
+void find_scripts(std::string_view text, std::vector<Span>& out);
+
 }  // namespace bantam

@@ -5,8 +5,7 @@
 
 #include "../../kernels/error.h"
 #include "base64.h"
-#include "bpe.h"
-#include "byte_level.h"
+#include "byte_ranks.h"
 #include "json_file.h"
 #include "named_split.h"
 #include "stage_json.h"
@@ -18,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLongestToken = 2048;
 // Fingerprints of whole vocabularies.
 constexpr uint64_t kLlama3 = 0x7E596249D631B709u, kQwen = 0xD81BAF1BF6CC7CEDu, kQwen35 = 0x95C7073490D3989Du;
 
@@ -27,8 +25,7 @@ constexpr uint64_t kLlama3 = 0x7E596249D631B709u, kQwen = 0xD81BAF1BF6CC7CEDu, k
 }
 
 struct Ranks {
-  std::vector<std::string> bytes;  // by rank; empty: none
-  TextTable by_bytes;
+  ByteRanks list;
   uint64_t fingerprint = 0xCBF29CE484222325u;  // FNV-1a of bytes and ranks, in the order of the file
 };
 
@@ -46,39 +43,29 @@ Ranks read_ranks(std::string_view text, const std::string& where) {
     const std::string at = str(where, ":", line);
     const size_t space = row.find(' ');
     if (space == std::string_view::npos) fail(at, "expected a token in base64 and its rank");
-    const auto bytes = base64_decode(row.substr(0, space));
     const std::string_view number = row.substr(space + 1);
     int64_t rank = -1;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), rank);
-    if (!bytes || bytes->empty() || bytes->size() > kLongestToken) fail(at, "expected a token in base64");
     if (error != std::errc() || end != number.data() + number.size() || rank < 0 || rank > kMostTokenId) {
       fail(at, str("expected a rank of 0 to ", kMostTokenId, ", found '", printable(number, 40), "'"));
     }
-    const auto id = static_cast<size_t>(rank);
-    if (id >= out.bytes.size()) out.bytes.resize(id + 1);
-    if (!out.bytes[id].empty()) fail(at, str("rank ", rank, " is there twice"));
-    if (!out.by_bytes.add(*bytes, static_cast<int32_t>(rank))) fail(at, "the token is there twice");
-    out.bytes[id] = *bytes;
-    add_to_fingerprint(out.fingerprint, *bytes);
+    switch (out.list.add(row.substr(0, space), rank)) {
+      case ByteRanks::Added::bad_base64:
+        fail(at, "expected a token in base64");
+      case ByteRanks::Added::same_rank:
+        fail(at, str("rank ", rank, " is there twice"));
+      case ByteRanks::Added::same_token:
+        fail(at, "the token is there twice");
+      case ByteRanks::Added::yes:
+        break;
+    }
+    add_to_fingerprint(out.fingerprint, out.list.bytes()[static_cast<size_t>(rank)]);
     add_to_fingerprint(out.fingerprint, str(" ", rank, "\n"));
   }
-  if (out.bytes.empty()) fail(where, "the vocabulary is empty");
-  if (!plausible_id(static_cast<int64_t>(out.bytes.size()), out.by_bytes.size())) {
-    fail(where, str("ranks go up to ", out.bytes.size() - 1, ", there are ", out.by_bytes.size(), " tokens"));
-  }
-  return out;
-}
-
-// Two neighbours merge when together they are a token; its rank decides which go first.
-BpeMerges read_merges(const Ranks& ranks) {
-  BpeMerges out(4 * ranks.by_bytes.size());
-  for (size_t id = 0; id < ranks.bytes.size(); ++id) {
-    const std::string_view bytes = ranks.bytes[id];
-    for (size_t cut = 1; cut < bytes.size(); ++cut) {
-      const int32_t left = ranks.by_bytes.find(bytes.substr(0, cut));
-      const int32_t right = left < 0 ? -1 : ranks.by_bytes.find(bytes.substr(cut));
-      if (right >= 0) out.add(left, right, {static_cast<int32_t>(id), static_cast<int32_t>(id)});
-    }
+  const size_t most = out.list.bytes().size();
+  if (most == 0) fail(where, "the vocabulary is empty");
+  if (!plausible_id(static_cast<int64_t>(most), out.list.size())) {
+    fail(where, str("ranks go up to ", most - 1, ", there are ", out.list.size(), " tokens"));
   }
   return out;
 }
@@ -189,7 +176,7 @@ Family find_family(const fs::path& path, const Ranks& ranks) {
       return qwen35();
     default:
       fail(path.string(),
-           str("a tiktoken vocabulary of ", ranks.by_bytes.size(),
+           str("a tiktoken vocabulary of ", ranks.list.size(),
                " tokens that is not known (known: Llama 3, Qwen, Qwen 3.5)"),
            "use a folder with the model's tokenizer.json, or put a tiktoken.json with its pattern beside");
   }
@@ -221,11 +208,7 @@ PipelineParts read_tiktoken(const fs::path& path, const TokenizerConfig& config)
   parts.where = path.string();
   const Ranks ranks = read_ranks(read_text_file(path), parts.where);
   const Family family = find_family(path, ranks);
-  BpeParts bpe{.where = parts.where, .bytes = true, .ignore_merges = true};
-  bpe.tokens.reserve(ranks.bytes.size());
-  for (const std::string& bytes : ranks.bytes) bpe.tokens.push_back(bytes_to_alphabet(bytes));
-  bpe.table = read_merges(ranks);
-  parts.model = std::make_unique<BpeModel>(std::move(bpe));
+  parts.model = make_rank_model(ranks.list, 0, parts.where);
   if (family.nfc) parts.normalizer.add(make_nfc_current());
   parts.pre_tokenizer.add(make_isolated_split(Regex(family.pattern, parts.where)));
   parts.pre_tokenizer.ends_in_bytes = true;

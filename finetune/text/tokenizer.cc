@@ -34,12 +34,15 @@ std::shared_ptr<const Tokenizer> from_folder(const fs::path& folder) {
   if (present(json_path)) {
     const std::string where = json_path.string();
     parts = read_tokenizer_json(parse_json(read_text_file(json_path), where), config, where);
+  } else if (const fs::path tekken_path = folder / "tekken.json"; present(tekken_path)) {
+    const std::string where = tekken_path.string();
+    parts = read_tekken(parse_json(read_text_file(tekken_path), where), config, where);
   } else if (present(model_path) && !looks_like_tiktoken(read_text_file(model_path))) {
     return read_sentencepiece_folder(folder, config, config.added);
   } else {
     const fs::path ranks = present(model_path) ? model_path : find_tiktoken(folder);
     if (ranks.empty()) {
-      throw Error(ErrorCode::model, str(folder.string(), ": no tokenizer.json and no tokenizer.model"),
+      throw Error(ErrorCode::model, str(folder.string(), ": no tokenizer.json, tekken.json or tokenizer.model"),
                   "put the model's tokenizer files beside its weights");
     }
     parts = read_tiktoken(ranks, config);

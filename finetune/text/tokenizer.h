@@ -68,7 +68,7 @@ class Tokenizer {
   virtual std::vector<std::pair<std::string, std::string>> files() const = 0;
 };
 
-/// From a model folder (tokenizer.json, else tokenizer.model, else NAME.tiktoken) or a .gguf file. Error(model) when a
+/// From a model folder (tokenizer.json, else tekken.json, else tokenizer.model, else NAME.tiktoken) or a .gguf file. Error(model) when a
 /// rule, a normaliser or a kind is unknown: never a silent fall-back.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& model);
 

@@ -98,8 +98,9 @@ TokenizerConfig read_tokenizer_config(const fs::path& folder) {
 
 std::vector<std::pair<std::string, std::string>> tokenizer_files(const fs::path& folder) {
   std::vector<std::pair<std::string, std::string>> out;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                           "tokenizer.model", "vocab.json", "merges.txt", "chat_template.jinja", "tiktoken.json"}) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.model",
+        "tekken.json", "vocab.json", "merges.txt", "chat_template.jinja", "tiktoken.json"}) {
     if (present(folder / name)) out.emplace_back(name, read_text_file(folder / name));
   }
   if (!present(folder / "tokenizer.json") && !present(folder / "tokenizer.model")) {

@@ -62,6 +62,8 @@ std::string write_tokenizer_config(const GgufVocabulary& vocabulary, const char*
 std::shared_ptr<const Tokenizer> read_sentencepiece_folder(const std::filesystem::path& folder,
                                                            const TokenizerConfig& config,
                                                            std::vector<AddedToken> added);
+/// Mistral's tekken.json.
+PipelineParts read_tekken(const nlohmann::json& j, const TokenizerConfig& config, const std::string& where);
 /// Lines of "base64 rank".
 bool looks_like_tiktoken(std::string_view bytes);
 /// A tiktoken vocabulary: `path` is one of the folder's files.

@@ -194,7 +194,7 @@ TEST_CASE("what is not known is refused by name and place") {
   has(refusal("llama2", put("normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/////w=="}})),
       {"precompiled_charsmap"});
   has(refusal("llama2", put("normalizer", "NFC")), {"normalizer", "expected an object"});
-  has(refusal("llama2", put("pre_tokenizer", {{"type", "UnicodeScripts"}})), {"pre_tokenizer", "UnicodeScripts"});
+  has(refusal("llama2", put("pre_tokenizer", {{"type", "Scripts"}})), {"pre_tokenizer", "Scripts"});
   has(refusal("llama2", put("pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Split"}}}}})),
       {"pre_tokenizer.pretokenizers[0]", "pattern"});
   has(refusal("llama2", put("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Kept"}})),

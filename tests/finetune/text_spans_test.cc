@@ -33,6 +33,11 @@ std::shared_ptr<const Tokenizer> load_sentencepiece(std::string_view name) {
   return load_tokenizer(dir.path());
 }
 
+const json& span_golden() {
+  static const json j = json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "span_golden.json"));
+  return j;
+}
+
 struct Named {
   std::string name;
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -150,7 +155,7 @@ TEST_CASE("spans are the reference's offsets") {
   const auto among = [](const std::vector<std::string>& list, const std::string& name) {
     return std::find(list.begin(), list.end(), name) != list.end();
   };
-  const json golden = json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "span_golden.json"));
+  const json& golden = span_golden();
   const auto& chosen = golden.at("texts");
   size_t same = 0, larger = 0, smaller = 0;
   for (const auto& [name, tokenizer] : all_tokenizers()) {
@@ -331,6 +336,34 @@ TEST_CASE("text between plain spans is read on its own") {
   CHECK(contains(error_of([&] { encode("<s></s>", {{3, 4}, {0, 1}}); }), "out of order"));
 }
 
+TEST_CASE("a control token that would reach into plain text gives way to shorter ones") {
+  json j = pipeline_file(pipeline_case("bytes"));
+  for (auto& t : j["added_tokens"]) {
+    if (t["content"] == "<right>") t["content"] = "<s></s>", t["rstrip"] = false;
+    if (t["content"] == "<trim>") t["content"] = "<s></s>w", t["rstrip"] = t["lstrip"] = false;
+    if (t["content"] == "word") t["content"] = "></", t["single_word"] = false;
+  }
+  const auto tokenizer = load(j);
+  const int32_t both = tokenizer->token_id("<s></s>"), longer = tokenizer->token_id("<s></s>w");
+  const auto encode = [&](const std::string& text, std::vector<TextSpan> plain) {
+    auto ids = tokenizer->encode(text, {.add_special = false, .parse_special = true, .plain = plain});
+    std::erase_if(ids, [&](int32_t id) { return id != longer && !tokenizer->is_special(id); });
+    return ids;
+  };
+  CHECK(encode("<s></s>", {}) == std::vector<int32_t>{both});
+  CHECK(encode("<s></s>", {{3, 7}}) == std::vector<int32_t>{1});
+  CHECK(encode("<s></s>", {{0, 3}}) == std::vector<int32_t>{2});
+  CHECK(encode("<s></s>", {{0, 7}}) == std::vector<int32_t>{});
+  CHECK(encode("<s></s>", {{0, 4}, {4, 7}}) == std::vector<int32_t>{});
+  // Spans that touch are one: what is found in them stays text as a whole, and "></" is not looked for in it.
+  const std::vector<TextSpan> touching = {{0, 2}, {2, 7}};
+  CHECK(tokenizer->encode("<s></s>", {.add_special = false, .parse_special = true, .plain = touching}) ==
+        tokenizer->encode("<s></s>", kPlain));
+  // What is not special is found as ever, the longest first.
+  CHECK(encode("<s></s>w", {{0, 3}}) == std::vector<int32_t>{longer});
+  CHECK(encode("<s></s>w", {{0, 8}}) == std::vector<int32_t>{longer});
+}
+
 TEST_CASE("plain spans where control tokens are looked for in normalised text") {
   json j = pipeline_file(pipeline_case("lower"));
   for (auto& t : j["added_tokens"]) {
@@ -403,6 +436,23 @@ TEST_CASE("what a rule puts in, takes away or leaves out") {
   CHECK(spans("no_unk", "THE DOG") == "0-1 6-7");
   // White space that a pattern takes away too.
   CHECK(spans("strip_right", "a \n b  ") == "0-1 1-5");
+}
+
+TEST_CASE("text is cut where the script changes") {
+  const json& golden = span_golden().at("scripts");
+  const auto tokenizer = load(pipeline_file(golden));
+  std::vector<std::string> texts = golden.at("texts");
+  for (const auto& t : pipeline_golden().at("texts")) texts.push_back(t.get<std::string>());
+  REQUIRE(texts.size() == golden.at("ids").size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    CAPTURE(texts[i]);
+    CHECK(ids_text(tokenizer->encode(texts[i], kParsed)) == ids_text(golden.at("ids")[i].get<std::vector<int32_t>>()));
+    check_encoding(*tokenizer, texts[i], kParsed);
+  }
+  // White space in front is taken away; the space that each piece gets stands for its first character.
+  const auto e = tokenizer->encode_with_spans("  \u0416the", kParsed);
+  CHECK(spans_text(e.spans) == "2-3 3-4 4-7");
+  CHECK(tokenizer->encode("   ", kParsed).empty());
 }
 
 TEST_CASE("pieces are shown as the vocabulary writes them") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "finetune/text/base64.h"
 #include "finetune/text/tokenizer.h"
@@ -117,6 +118,90 @@ TEST_CASE("unknown vocabularies and damaged files are refused") {
   write_file(two / "a.tiktoken", ranks);
   write_file(two / "b.tiktoken", ranks);
   CHECK(contains(error_of([&] { load_tokenizer(two.path()); }), "more than one"));
+}
+
+TEST_CASE("tekken.json: the same list behind control tokens") {
+  const auto& g = golden().at("tiktoken");
+  json tekken = {{"config",
+                  {{"pattern", g.at("beside").at("pattern")},
+                   {"num_vocab_tokens", 1000},
+                   {"default_num_special_tokens", 22},
+                   {"version", "v3"}}},
+                 {"vocab", json::array()}};
+  std::istringstream lines(g.at("file").get<std::string>());
+  for (std::string bytes, rank; lines >> bytes >> rank;) {
+    tekken["vocab"].push_back({{"rank", std::stoi(rank)}, {"token_bytes", bytes}, {"token_str", nullptr}});
+  }
+  const auto ranks = static_cast<int32_t>(tekken["vocab"].size());
+  // Tokens beyond the size that the file names are not there.
+  tekken["vocab"].push_back({{"rank", ranks}, {"token_bytes", "YmV5b25k"}, {"token_str", "beyond"}});
+  tekken["config"]["default_vocab_size"] = ranks + 22;
+  const auto load_tekken = [](const json& j, const json& config = nullptr) {
+    TempDir dir;
+    write_file(dir / "tekken.json", j.dump());
+    if (!config.is_null()) write_file(dir / "tokenizer_config.json", config.dump());
+    return load_tokenizer(dir.path());
+  };
+  const auto tokenizer = load_tekken(tekken);
+  CHECK(tokenizer->vocab_size() == ranks + 22);
+  CHECK(tokenizer->bos_id() == 1);
+  CHECK(tokenizer->eos_id() == 2);
+  CHECK(tokenizer->token_id("[INST]") == 3);
+  CHECK(tokenizer->token_id("[TOOL_CONTENT]") == 19);
+  CHECK(tokenizer->piece(21) == "<SPECIAL_21>");
+  CHECK(tokenizer->is_special(21));
+  CHECK_FALSE(tokenizer->is_special(22));
+  CHECK(tokenizer->encode("the").front() == 1);
+  for (size_t i = 0; i < golden().at("texts").size(); ++i) {
+    const auto text = golden().at("texts")[i].get<std::string>();
+    CAPTURE(text);
+    auto want = g.at("plain")[i].get<std::vector<int32_t>>();
+    for (int32_t& id : want) id += 22;
+    const auto ids = tokenizer->encode(text, kPlain);
+    CHECK(ids_text(ids) == ids_text(want));
+    CHECK(tokenizer->decode(ids) == text);
+  }
+  const auto parsed = tokenizer->encode("[INST]the[/INST]</s>", kParsed);
+  CHECK(parsed.front() == 3);
+  CHECK(parsed.back() == 2);
+  // A run's folder carries the file.
+  TempDir dir;
+  for (const auto& [file, content] : tokenizer->files()) write_file(dir / file, content);
+  CHECK(load_tokenizer(dir.path())->encode("the river") == tokenizer->encode("the river"));
+
+  json named = tekken;
+  named["config"]["version"] = "v13";
+  const auto refusal = [&](const json& j) { return error_of([&] { load_tekken(j); }); };
+  CHECK(contains(refusal(named), "special_tokens"));
+  named["special_tokens"] = {{{"rank", 0}, {"token_str", "<unk>"}, {"is_control", true}},
+                             {{"rank", 1}, {"token_str", "<s>"}, {"is_control", true}},
+                             {{"rank", 2}, {"token_str", "</s>"}, {"is_control", true}},
+                             {{"rank", 3}, {"token_str", "[THINK]"}, {"is_control", true}}};
+  const auto newer = load_tekken(named, {{"add_bos_token", false}, {"add_eos_token", true}});
+  CHECK(newer->token_id("[THINK]") == 3);
+  CHECK(newer->piece(4) == "<SPECIAL_4>");
+  CHECK(newer->encode("the").back() == 2);
+  CHECK_FALSE(newer->adds_bos());
+  const auto refused = [&](const char* path, const json& value, const char* part) {
+    json j = named;
+    j[json::json_pointer(path)] = value;
+    const std::string error = refusal(j);
+    CAPTURE(error);
+    CHECK(contains(error, part));
+  };
+  refused("/special_tokens/3/token_str", "<s>", "'<s>' is there twice");
+  refused("/special_tokens/3/token_str", "<SPECIAL_7>", "'<SPECIAL_7>' is there twice");
+  refused("/special_tokens/3/rank", 7, "special_tokens[3]: expected rank 3");
+  refused("/special_tokens/1/token_str", "<bos>", "'<s>' is not among");
+  refused("/config/default_num_special_tokens", 3, "at most 3");
+  refused("/config/default_num_special_tokens", -1, "default_num_special_tokens");
+  refused("/config/default_vocab_size", 20, "default_vocab_size is 20");
+  refused("/config/default_vocab_size", ranks + 24, "vocab: expected a list of at least");
+  refused("/config/pattern", "(a", "(a");
+  refused("/vocab/5/rank", 6, "vocab[5]: expected rank 5");
+  refused("/vocab/5/token_bytes", "!", "vocab[5]");
+  refused("/vocab/6/token_bytes", tekken["vocab"][5]["token_bytes"], "vocab[6]: the token is there twice");
+  refused("/config", nullptr, "config");
 }
 
 TEST_CASE("base64") {

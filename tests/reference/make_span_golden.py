@@ -3,7 +3,7 @@
 
 Writes ../golden/span_golden.json: for each case and text either the ends of spans that follow one another from byte 0, or a flat list of
 begin and end of each (marked by -1 in front). Control tokens are parsed, none is added; trim_offsets is off, which else takes white
-space out of the offsets. Made with tokenizers 0.22.2:
+space out of the offsets. "scripts" has ids: of a part that is not in the other file. Made with tokenizers 0.22.2:
     pip install tokenizers==0.22.2 && python make_span_golden.py
 """
 import json
@@ -11,6 +11,10 @@ import os
 
 from tokenizers import Tokenizer
 
+SCRIPT_TEXTS = [
+    "  the  Привет the", "どこで生れ。Yes", "   ", "a\u0378b", "\u0378я a", "theпривет", "the.the,the", "ー漢ひらカタ한국어", "abc שלום عربى the", "1the2 the",
+    "e\u0301the", "\u0301the", "αβγthe ΑΒΓ", "the\U0001f600the", "\u1e00\u0400\u0370", "กขthe", "the\nthe \n the", "\U00012000the\U00020000漢", "ªthe", "\u3000the",
+]
 LONGEST = 18  # characters of a text: longer ones add size, nothing new
 
 
@@ -42,8 +46,17 @@ def main():
             follow = all(b == (flat[2 * k - 1] if k else 0) for k, b in enumerate(flat[::2]))
             rows.append(flat[1::2] if follow else [-1] + flat)
         spans[case["name"]] = rows
+    # Each piece gets a space in front, so that every cut shows.
+    pre = {"type": "Sequence", "pretokenizers": [{"type": "UnicodeScripts"}, {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False,
+                                                                              "use_regex": False}]}
+    scripts = {"model": "bytes", "options": {}, "json": {"pre_tokenizer": pre}, "texts": SCRIPT_TEXTS, "ids": []}
+    tok = Tokenizer.from_str(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": golden["added"]["bytes"], "normalizer": None,
+        "pre_tokenizer": pre, "post_processor": None, "decoder": None, "model": golden["models"]["bytes"]}))
+    for text in SCRIPT_TEXTS + golden["texts"]:
+        scripts["ids"].append(tok.encode(text, add_special_tokens=False).ids)
     with open(os.path.join(folder, "span_golden.json"), "w") as f:
-        json.dump({"texts": chosen, "spans": spans}, f, separators=(",", ":"))
+        json.dump({"texts": chosen, "spans": spans, "scripts": scripts}, f, separators=(",", ":"), ensure_ascii=False)
 
 
 main()
