@@ -16,10 +16,6 @@ namespace {
 constexpr size_t npos = std::string::npos;
 using Kind = JinjaValue::Kind;
 
-bool says_model(const std::string& role) {
-  return role == "assistant" || role == "model";
-}
-
 std::vector<std::string> with(std::vector<std::string> texts, const std::string& one) {
   texts.push_back(one);
   return texts;
@@ -33,8 +29,10 @@ std::string name_of(const Conversation& conversation, size_t turn) {
 std::vector<TextSpan> plain_spans(ConversationRenderer& renderer, const ControlText& control, const std::string& text,
                                   bool prompt) {
   const Conversation& c = renderer.conversation();
+  // A row may name special tokens of its own; those are the template's.
+  const auto is_token = [](const JinjaValue& key) { return key.is(Kind::string) && key.text().ends_with("_token"); };
   bool any = has_control_text(c.messages, control) || has_control_text(c.tools, control);
-  for (const auto& [key, value] : c.variables) any = any || has_control_text(value, control);
+  for (const auto& [key, value] : c.variables) any = any || (!is_token(key) && has_control_text(value, control));
   if (!any) return {};
   const auto refuse = [](const std::string& why) -> Error {
     return Error(ErrorCode::data,
@@ -45,7 +43,7 @@ std::vector<TextSpan> plain_spans(ConversationRenderer& renderer, const ControlT
   if (!alphabet) throw refuse("it cannot be followed through the template, because the row has noncharacters (U+FDD0)");
   JinjaValue::Entries variables;
   for (const auto& [key, value] : c.variables)
-    variables.emplace_back(key, mark_control_text(value, control, *alphabet));
+    variables.emplace_back(key, is_token(key) ? value : mark_control_text(value, control, *alphabet));
   std::optional<MarkAlphabet::Read> read;
   try {
     read = alphabet->read(renderer
@@ -119,7 +117,8 @@ std::vector<std::vector<TextSpan>> AnswerSpans::Parts::spans_of_turns(const Conv
       owner[k] = message;
     }
   }
-  // Spans without text: of the messages between those of their neighbours, one each; else more of the one before.
+  // Spans without text: of the messages between those of their neighbours, one each; otherwise one that follows right
+  // behind another is of the same message.
   for (size_t k = 0; k < spans.size();) {
     if (owner[k] != npos) {
       ++k;
@@ -131,16 +130,19 @@ std::vector<std::vector<TextSpan>> AnswerSpans::Parts::spans_of_turns(const Conv
     std::vector<size_t> blank;
     for (const size_t i : answers)
       if ((before == npos || i > before) && i < after) blank.push_back(i);
-    if (blank.size() == to - k) {
-      for (size_t j = 0; k < to; ++k, ++j) owner[k] = blank[j];
-    } else if (blank.empty() && before != npos) {
-      for (; k < to; ++k) owner[k] = before;
-    } else if (blank.size() + 1 == to - k && to == spans.size() && spans.size() > 1 &&
-               spans[to - 2].end == spans[to - 1].begin) {  // the end of text behind the last turn
-      for (size_t j = 0; k < to; ++k, ++j) owner[k] = blank[std::min(j, blank.size() - 1)];
-    } else {
-      throw unclear("which belongs to which is not clear");
+    const bool each = blank.size() == to - k;
+    size_t next = 0;
+    for (; k < to; ++k) {
+      const bool follows = k > 0 && spans[k - 1].end == spans[k].begin;
+      if (!each && (follows || blank.empty()) && k > 0) {
+        owner[k] = owner[k - 1];
+      } else if (next < blank.size()) {
+        owner[k] = blank[next++];
+      } else {
+        throw unclear("which belongs to which is not clear");
+      }
     }
+    if (!blank.empty() && next != blank.size()) throw unclear("which belongs to which is not clear");
   }
   for (size_t k = 0; k < spans.size(); ++k) out[owner[k]].push_back(spans[k]);
   return out;

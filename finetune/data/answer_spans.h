@@ -31,9 +31,11 @@ struct AnsweredText {
 /// end-of-turn marker and the line end behind it, as the {% generation %} tags of published training templates have it.
 /// Spans of other roles are their content and the marker.
 ///
-/// Without tags: the prompt, and the rendering up to the answer, are compared with the whole; where the template
-/// rewrites earlier turns, the places are found by marks in the messages' texts. A turn whose text the template leaves
-/// out has what is left of it as its span, or none. Immutable; safe to use from several threads.
+/// Where the template has tags, they are the answers' spans, and every trained answer needs one; a marker right behind
+/// them is taken in. Without tags, or where they give nothing: the prompt, and the rendering up to the answer, are
+/// compared with the whole; where the template rewrites earlier turns, the places are found by marks in the messages'
+/// texts. A turn whose text the template leaves out has what is left of it as its span, or none. Immutable; safe to use
+/// from several threads.
 class AnswerSpans {
  public:
   /// `control_tokens`: the texts that become control tokens. `eos`: text of the end-of-text token; may be empty.

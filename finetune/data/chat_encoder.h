@@ -24,7 +24,7 @@ struct ChatNotes {
 /// Immutable; safe to use from several threads.
 class ChatEncoder {
  public:
-  /// Error(model) where the template cannot be used for training.
+  /// Tries the template out on a few conversations.
   ChatEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const ChatTemplate> chat_template,
               MaskOptions options = {});
 

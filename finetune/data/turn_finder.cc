@@ -103,14 +103,17 @@ std::optional<std::vector<Mark>> ConversationRenderer::marks(size_t count, bool 
 
 TurnFinder::TurnFinder(ConversationRenderer& renderer, const ControlText& control, const TemplateFacts& facts,
                        const std::string& text)
-    : renderer_(renderer), control_(control), facts_(facts), text_(text) {
-  texts_ = list_marked_texts(renderer.conversation().messages);
+    : renderer_(renderer), control_(control), facts_(facts), text_(text) {}
+
+const MarkedTexts& TurnFinder::texts() {
+  if (!texts_) texts_ = list_marked_texts(renderer_.conversation().messages);
+  return *texts_;
 }
 
 const std::optional<MarkAlphabet>& TurnFinder::alphabet() {
   if (!alphabet_) {
     alphabet_.emplace();
-    if (texts_.message.size() < MarkAlphabet::kMostTexts) {
+    if (texts().message.size() < MarkAlphabet::kMostTexts) {
       *alphabet_ = MarkAlphabet::unused_in(renderer_.conversation(), text_);
     }
   }
@@ -127,11 +130,11 @@ const std::vector<Mark>* TurnFinder::marks() {
   return *marks_ ? &**marks_ : nullptr;
 }
 
-bool TurnFinder::has_text(size_t turn) const {
-  const auto [first, last] =
-      std::equal_range(texts_.message.begin(), texts_.message.end(), static_cast<uint32_t>(turn));
+bool TurnFinder::has_text(size_t turn) {
+  const MarkedTexts& all = texts();
+  const auto [first, last] = std::equal_range(all.message.begin(), all.message.end(), static_cast<uint32_t>(turn));
   for (auto k = first; k != last; ++k)
-    if (texts_.kind[static_cast<size_t>(k - texts_.message.begin())] != MarkedKind::name) return true;
+    if (all.kind[static_cast<size_t>(k - all.message.begin())] != MarkedKind::name) return true;
   return false;
 }
 
@@ -139,7 +142,7 @@ bool TurnFinder::left_out(size_t turn) {
   return has_text(turn) && marks() != nullptr && !own_[turn].any;
 }
 
-bool TurnFinder::has_twice(const std::vector<Mark>& marks, const Own& own) const {
+bool TurnFinder::has_twice(const std::vector<Mark>& marks, const Own& own) {
   if (own.count <= 2) return own.count == 2 && marks[own.first].end == marks[own.last].end;
   std::unordered_set<uint64_t> seen;
   const uint32_t message = message_of(marks[own.first]);
@@ -150,7 +153,7 @@ bool TurnFinder::has_twice(const std::vector<Mark>& marks, const Own& own) const
   return false;
 }
 
-std::vector<TurnFinder::Own> TurnFinder::own_marks(const std::vector<Mark>& marks) const {
+std::vector<TurnFinder::Own> TurnFinder::own_marks(const std::vector<Mark>& marks) {
   std::vector<Own> out(renderer_.size());
   for (size_t k = 0; k < marks.size(); ++k) {
     Own& own = out[message_of(marks[k])];
@@ -258,7 +261,31 @@ std::optional<size_t> TurnFinder::behind_head(size_t turn, const std::optional<s
     rest = head.substr(n);
     return from + at + n;
   }
-  return std::nullopt;
+  // At the start of the text there is no line end before a head.
+  const std::string_view bare = text_strip(head, std::nullopt, true, false);
+  if (turn > 0 || bare.empty()) return std::nullopt;
+  const size_t at = scaffold.rfind(bare);
+  return at == npos ? std::nullopt : std::optional<size_t>(from + at + bare.size());
+}
+
+// The template writes this answer without the head that the prompt has: as a part of the turn before, or as it is. It
+// is what follows that turn.
+std::optional<size_t> TurnFinder::without_head(size_t turn, const std::optional<std::string>& prompt,
+                                               const std::vector<Mark>* marks, const Own& own) {
+  if (marks != nullptr && own.any && own.first > 0 && turn > 0) {
+    const Mark& before = (*marks)[own.first - 1];
+    if (message_of(before) + 1 == turn && says_model(renderer_.conversation().turns[turn - 1].role) &&
+        !control_.in(std::string_view(text_).substr(before.at, own.begin - before.at))) {
+      return before.at;
+    }
+  }
+  const auto without = renderer_.part(turn, false);
+  if (!prompt || !without || !prompt->starts_with(*without) || !text_.starts_with(*without)) return std::nullopt;
+  const std::string_view head = std::string_view(*prompt).substr(without->size());
+  const std::string_view here = std::string_view(text_).substr(without->size());
+  const size_t begin = without->size() + cut_before(head, common_prefix(head, here), control_);
+  if (own.any ? begin > own.begin : marker_behind(begin, text_.size()) == npos) return std::nullopt;
+  return begin;
 }
 
 // The same bytes behind the turn's last text as when the conversation ended there.
@@ -276,7 +303,7 @@ std::optional<size_t> TurnFinder::end_by_tail(size_t turn, const std::string& pa
   return own.end + common;
 }
 
-bool TurnFinder::verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own) const {
+bool TurnFinder::verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own) {
   if (own.any && (own.end < place.begin || own.end > place.end)) return false;
   // Nothing of another message.
   auto k =
@@ -297,7 +324,7 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
   std::optional<size_t> begin, end;
 
   const auto kind = [&](const Mark* mark) {
-    return mark == nullptr ? '-' : static_cast<char>('0' + static_cast<int>(texts_.kind[mark->text]));
+    return mark == nullptr ? '-' : static_cast<char>('0' + static_cast<int>(texts().kind[mark->text]));
   };
   std::string begin_key, tail_key;
   size_t anchor = 0;
@@ -328,9 +355,10 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
   if (!begin) {
     if (prompt && text_.starts_with(*prompt)) {
       begin = prompt->size();
-    } else if (marks != nullptr) {
-      if (prompt) begin = anchored(turn, *prompt, *marks, own, window, place.rest);
-      if (!begin) begin = behind_head(turn, prompt, *marks, own, place.rest);
+    } else {
+      if (prompt && marks != nullptr) begin = anchored(turn, *prompt, *marks, own, window, place.rest);
+      if (!begin && marks != nullptr) begin = behind_head(turn, prompt, *marks, own, place.rest);
+      if (!begin) begin = without_head(turn, prompt, marks, own);
     }
     if (!begin) return {};
     if (!begin_key.empty() && *begin >= anchor && *begin <= own.begin) {

@@ -24,6 +24,11 @@ struct TurnPlace {
   std::string rest;     ///< what the prompt has more than the rendering before `begin`
 };
 
+/// Whether turns of this role are what the model says.
+inline bool says_model(std::string_view role) {
+  return role == "assistant" || role == "model";
+}
+
 /// What is known of a template before any row.
 struct TemplateFacts {
   std::string head;                         ///< what add_generation_prompt adds
@@ -74,12 +79,12 @@ class TurnFinder {
   /// Of any turn: its texts and the marker behind.
   TurnPlace content(size_t turn);
   /// Whether the message has texts that could be marked.
-  bool has_text(size_t turn) const;
+  bool has_text(size_t turn);
   /// Whether the rendering has none of the message's texts although it has some; known only where marks work.
   bool left_out(size_t turn);
   /// Marks of the whole rendering; null: they would change it.
   const std::vector<Mark>* marks();
-  uint32_t message_of(const Mark& mark) const { return texts_.message[mark.text]; }
+  uint32_t message_of(const Mark& mark) { return texts().message[mark.text]; }
   /// Sets body_end and marker from where the texts of the turn end, at or behind `begin`, and `end`.
   void split_marker(TurnPlace& place, size_t texts_end) const;
   /// End of the end-of-turn marker that stands at `at`, behind white space or not, before `cap`; npos: none. `marker`:
@@ -99,23 +104,26 @@ class TurnFinder {
     size_t first = 0, last = 0;  // indices of marks
     size_t next = 0;             // byte of the next mark of another message behind, or the end of the text
   };
+  const MarkedTexts& texts();
   const std::optional<MarkAlphabet>& alphabet();
-  std::vector<Own> own_marks(const std::vector<Mark>& marks) const;  // of each message
-  bool has_twice(const std::vector<Mark>& marks, const Own& own) const;
+  std::vector<Own> own_marks(const std::vector<Mark>& marks);  // of each message
+  bool has_twice(const std::vector<Mark>& marks, const Own& own);
   TurnPlace answer_by(size_t turn, const std::vector<Mark>* marks, Window window);
   std::optional<size_t> anchored(size_t turn, const std::string& prompt, const std::vector<Mark>& marks, const Own& own,
                                  Window window, std::string& rest);
   std::optional<size_t> behind_head(size_t turn, const std::optional<std::string>& prompt,
                                     const std::vector<Mark>& marks, const Own& own, std::string& rest);
+  std::optional<size_t> without_head(size_t turn, const std::optional<std::string>& prompt,
+                                     const std::vector<Mark>* marks, const Own& own);
   std::optional<size_t> end_by_tail(size_t turn, const std::string& part, const Own& own, Window window);
-  bool verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own) const;
+  bool verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own);
   std::string between(size_t from, size_t to, const char* what) const;
 
   ConversationRenderer& renderer_;
   const ControlText& control_;
   const TemplateFacts& facts_;
   const std::string& text_;
-  MarkedTexts texts_;
+  std::optional<MarkedTexts> texts_;  // made when first asked for, like the rest
   std::optional<std::optional<MarkAlphabet>> alphabet_;
   std::optional<std::optional<std::vector<Mark>>> marks_;
   std::vector<Own> own_;  // of each message, in marks_
