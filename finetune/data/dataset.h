@@ -44,9 +44,13 @@ struct Dataset {
 };
 
 /// The template of a model, or the one that `setting` asks for: tokenizer_default, the name of a built-in one, or a
-/// .jinja file. Null: tokenizer_default, and the model has none.
+/// .jinja file. Null: tokenizer_default, and the model has none. `today`: the date of templates that ask for it, as
+/// 2026-11-30; empty: the local one, now. Error(usage) for another form.
 std::shared_ptr<const ChatTemplate> load_chat_template(const std::filesystem::path& model,
-                                                       const std::string& setting = "tokenizer_default");
+                                                       const std::string& setting = "tokenizer_default",
+                                                       const std::string& today = {});
+/// Its date as 2026-11-30, where it asks for one; else empty. What a run has to keep to prepare the same rows again.
+std::string date_of(const ChatTemplate& chat_template);
 
 /// Reads and tokenises, on several threads; the order of samples is that of the files. Error(data) with file:line for
 /// what cannot be parsed, for an empty dataset and for one without any trained token (with counts). How rows are
