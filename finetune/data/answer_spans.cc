@@ -63,7 +63,7 @@ struct AnswerSpans::Parts {
   std::shared_ptr<const ChatTemplate> chat_template;
   MaskOptions options;
   ControlText control;
-  TemplateFacts facts;
+  TemplateFacts facts, facts_with_tools;
   RegularForm form;
 
   std::vector<TurnPlace> tagged(const Conversation& conversation, const Rendered& rendered, TurnFinder& finder,
@@ -75,10 +75,11 @@ struct AnswerSpans::Parts {
 AnswerSpans::AnswerSpans(std::shared_ptr<const ChatTemplate> chat_template, std::vector<std::string> control_tokens,
                          std::string eos, MaskOptions options) {
   ControlText control(with(std::move(control_tokens), eos));
-  TemplateFacts facts = learn_facts(*chat_template, control, eos);
+  TemplateFacts facts = learn_facts(*chat_template, control, eos, false);
+  TemplateFacts with_tools = learn_facts(*chat_template, control, eos, true);
   RegularForm form = RegularForm::learn(*chat_template, control, facts);
-  parts_ = std::make_shared<Parts>(
-      Parts{std::move(chat_template), std::move(options), std::move(control), std::move(facts), std::move(form)});
+  parts_ = std::make_shared<Parts>(Parts{std::move(chat_template), std::move(options), std::move(control),
+                                         std::move(facts), std::move(with_tools), std::move(form)});
 }
 
 // Which tagged spans belong to which message: by the marked texts that they hold, the others by their order.
@@ -265,7 +266,8 @@ AnsweredText AnswerSpans::render(const Conversation& conversation) const {
     return out;
   }
 
-  TurnFinder finder(renderer, p.control, p.facts, rendered.text);
+  TurnFinder finder(renderer, p.control, conversation.tools.is(Kind::none) ? p.facts : p.facts_with_tools,
+                    rendered.text);
   std::vector<TurnPlace> places;
   const bool tags = std::any_of(rendered.generation.begin(), rendered.generation.end(),
                                 [](const JinjaSpan& s) { return s.end > s.begin; });
@@ -289,18 +291,9 @@ AnsweredText AnswerSpans::render(const Conversation& conversation) const {
     if (wanted[i] && places[i].found && places[i].end > places[i].begin) last = i;
   }
 
-  size_t behind = 0;
   const auto add = [&](size_t begin, size_t end, size_t turn, float weight) {
-    if (end <= begin) return;
-    if (begin < behind) {
-      throw Error(ErrorCode::data,
-                  str(name_of(conversation, turn), ": the template writes this message inside of an earlier one"),
-                  "use a chat template with {% generation %} tags");
-    }
-    out.trained.push_back({{begin, end}, static_cast<uint32_t>(turn), weight});
-    behind = end;
+    if (end > begin) out.trained.push_back({{begin, end}, static_cast<uint32_t>(turn), weight});
   };
-  size_t trained_bytes = 0;
   for (size_t i = 0; i < n; ++i) {
     const TurnPlace& place = places[i];
     if (!place.found) continue;
@@ -312,6 +305,17 @@ AnsweredText AnswerSpans::render(const Conversation& conversation) const {
     } else if (all) {
       add(place.marker, place.end, i, 1);
     }
+  }
+  std::stable_sort(out.trained.begin(), out.trained.end(),
+                   [](const auto& a, const auto& b) { return a.bytes.begin < b.bytes.begin; });
+  size_t trained_bytes = 0, behind = 0;
+  for (const TrainedSpan& span : out.trained) {
+    if (span.bytes.begin < behind) {
+      throw Error(ErrorCode::data,
+                  str(name_of(conversation, span.turn), ": the template writes this message inside of another one"),
+                  "use a chat template with {% generation %} tags");
+    }
+    behind = span.bytes.end;
   }
   for (const TrainedSpan& span : out.trained) trained_bytes += span.bytes.end - span.bytes.begin;
   if (last == n || out.trained.empty()) {

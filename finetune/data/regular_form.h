@@ -11,8 +11,10 @@
 
 namespace bantam {
 
-/// What a template shows on conversations of ours. A template that refuses them has less to show.
-TemplateFacts learn_facts(const ChatTemplate& chat_template, const ControlText& control, const std::string& eos);
+/// What a template shows on conversations of ours, with a tool or without (there may be a template for each). A
+/// template that refuses them has less to show.
+TemplateFacts learn_facts(const ChatTemplate& chat_template, const ControlText& control, const std::string& eos,
+                          bool with_tools);
 
 class RegularForm {
  public:

@@ -51,10 +51,12 @@ JinjaValue map_texts(const JinjaValue& value, const F& f, bool keys) {
   return value;
 }
 
-/// Calls f(segment) for the parts of `text` that are neither <think> tags nor white space around them.
+/// Calls f(segment) for the parts of `text` that are neither <think> tags nor white space around them; for all of it
+/// but outer white space where there is no such part.
 template <class F>
 void each_segment(std::string_view text, const F& f) {
   static constexpr std::string_view kTags[] = {"<think>", "</think>"};
+  bool any = false;
   for (size_t from = 0, i = 0;; from = i) {
     size_t tag = 0;
     for (; i < text.size() && tag == 0; i += tag == 0) {
@@ -64,9 +66,13 @@ void each_segment(std::string_view text, const F& f) {
     }
     const auto segment = text_strip(text.substr(from, i - from), std::nullopt, true, true);
     if (!segment.empty()) f(segment);
-    if (tag == 0) return;
+    any |= !segment.empty();
+    if (tag == 0) break;
     i += tag;
   }
+  if (any) return;
+  const auto whole = text_strip(text, std::nullopt, true, true);
+  if (!whole.empty()) f(whole);
 }
 
 /// Calls f(value, kind) for each string of a message that can be marked, and gives the message with what f returns.

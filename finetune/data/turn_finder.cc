@@ -27,8 +27,13 @@ size_t common_prefix(std::string_view a, std::string_view b) {
 }  // namespace
 
 size_t cut_before(std::string_view text, size_t length, const ControlText& control) {
-  for (; length > 0; --length)
-    if (text[length - 1] == '\n' || control.ends(text.substr(0, length)) > 0) break;
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  for (; length > 0; --length) {
+    if (text[length - 1] == '\n') break;
+    // The name of a role belongs to the control token before it.
+    const bool named = length < text.size() && is_letter(text[length]);
+    if (!named && control.ends(text.substr(0, length)) > 0) break;
+  }
   return length;
 }
 
@@ -196,6 +201,13 @@ void TurnFinder::split_marker(TurnPlace& place, size_t texts_end) const {
   place.body_end = place.marker;
 }
 
+// Where a next turn starts between the bytes; `to`: nowhere. Some templates write a head behind every last message.
+size_t TurnFinder::before_opener(size_t from, size_t to) const {
+  const std::string_view tail = std::string_view(text_).substr(from, to - from);
+  for (const auto& opener : facts_.openers) to = std::min(to, from + std::min(tail.find(opener), tail.size()));
+  return to;
+}
+
 std::string TurnFinder::between(size_t from, size_t to, const char* what) const {
   std::string key = what;
   for (size_t i = from; i <= to && i < renderer_.size(); ++i) key += renderer_.conversation().turns[i].role + '\0';
@@ -230,6 +242,8 @@ std::optional<size_t> TurnFinder::anchored(size_t turn, const std::string& promp
       const std::string_view head = std::string_view(prompt).substr(without->size());
       const std::string_view core = std::string_view(facts_.head).substr(0, facts_.core);
       if (!head.empty() && (core.empty() || !head.starts_with(core))) return std::nullopt;
+      // Nothing but the end of the turn before lies between then.
+      if (head.empty() && (found->empty() || message_of(found->back()) + 1 != turn)) return std::nullopt;
       const size_t least = head.empty() ? 1 : without->size() - std::min(in_prompt, without->size()) + core.size();
       common = cut_before(suffix, common, control_);
       if (common < least) return std::nullopt;
@@ -392,6 +406,9 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
       const size_t stop = marker_behind(from, own.any ? own.next : text_.size());
       if (stop == npos && !own.any && has_text(turn) && marks == nullptr) return {};
       end = stop == npos ? from : stop;
+      if (stop != npos && std::string_view(text_).substr(stop).starts_with(facts_.line_ends)) {
+        *end += facts_.line_ends.size();
+      }
     }
     // A marker that is written only when another turn follows.
     place.end = *end;
@@ -403,6 +420,7 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
   }
   place.end = *end;
   if (place.end < place.begin) return {};
+  if (own.end <= place.end) place.end = before_opener(std::max(place.begin, own.end), place.end);
 
   if (marks != nullptr) {
     if (!verified(place, turn, *marks, own)) return {};

@@ -36,6 +36,8 @@ struct TemplateFacts {
   std::string eos;                          ///< may be empty
   std::unordered_set<std::string> markers;  ///< control tokens that end a turn
   std::unordered_set<std::string> doubled;  ///< those of them that may stand behind another one
+  std::string line_ends;                    ///< behind the marker of an answer
+  std::vector<std::string> openers;         ///< control tokens that start a turn
 };
 
 /// Where `text` can be cut at or before `length`: behind a control token or a line end.
@@ -117,6 +119,7 @@ class TurnFinder {
                                      const std::vector<Mark>* marks, const Own& own);
   std::optional<size_t> end_by_tail(size_t turn, const std::string& part, const Own& own, Window window);
   bool verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own);
+  size_t before_opener(size_t from, size_t to) const;
   std::string between(size_t from, size_t to, const char* what) const;
 
   ConversationRenderer& renderer_;

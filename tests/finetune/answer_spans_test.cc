@@ -152,7 +152,8 @@ TEST_CASE("answer spans: tags that do not cover the trained messages are a fault
   CHECK(contains(refusal(over_all, chat(kTwo)), "one holds text of messages[0] (user) and of messages[1] (assistant)"));
   // Two tags for one message, and a message that has none of its own text in them.
   const std::string parts =
-      "{% for m in messages %}{{ '<|s|>' + m.role + ':' }}{% if m.role == 'assistant' %}{% generation %}{{ m.thinking }}"
+      "{% for m in messages %}{{ '<|s|>' + m.role + ':' }}{% if m.role == 'assistant' %}{% generation %}{{ m.thinking "
+      "}}"
       "{% endgeneration %}|{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}"
       "{{ '<|e|>' }}{% endfor %}";
   CHECK(spans_of(parts, conversation_of(json(R"([{"role": "user", "content": "q"},
@@ -293,6 +294,35 @@ TEST_CASE("answer spans: end of text only behind the last turn, behind all but t
         "<|s|>user:Hi<|e|><|s|>assistant:[Hello.<|e|>]<|s|>user:Bye<|e|><|s|>assistant:[Goodbye.]");
 }
 
+TEST_CASE("answer spans: a head that is written behind every last message is not of the answer") {
+  const std::string always =
+      "{% for m in messages %}{{ '<|s|>' + m.role + '\\n' + m.content + '<|e|>\\n' }}{% endfor %}{{ "
+      "'<|s|>assistant\\n' }}";
+  CHECK(spans_of(always, chat(kTwo)) ==
+        "<|s|>user\nHi<|e|>\n<|s|>assistant\n[Hello.<|e|>\n]<|s|>user\nBye<|e|>\n<|s|>assistant\n[Goodbye.<|e|>\n]<|s|>"
+        "assistant\n");
+}
+
+TEST_CASE("answer spans: answers in one turn, a template without the head of its prompt, a prompt that has more") {
+  const std::string joins =
+      "{% for m in messages %}{% if loop.first or messages[loop.index0 - 1].role != m.role %}{{ '<|s|>' + m.role + ':' "
+      "}}{% endif %}"
+      "{{ m.content }}{% if loop.last or messages[loop.index].role != m.role %}{{ '<|e|>' }}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|s|>assistant:' }}{% endif %}";
+  CHECK(spans_of(joins, chat({{"user", "Go"}, {"assistant", "One."}, {"assistant", "Two."}, {"user", "On"}})) ==
+        "<|s|>user:Go<|e|><|s|>assistant:[One.][Two.<|e|>]<|s|>user:On<|e|>");
+  const std::string headless =
+      "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content + '<|e|>' }}{% else %}{{ '<|user|>' + "
+      "m.content }}{% endif %}"
+      "{% endfor %}{% if add_generation_prompt %}{{ '<|answer|>' }}{% endif %}";
+  CHECK(spans_of(headless, chat(kTwo)) == "<|user|>Hi[Hello.<|e|>]<|user|>Bye[Goodbye.<|e|>]");
+  const std::string more =
+      "{% for m in messages %}{{ '<|s|>' + m.role + ':' }}{% if m.role == 'assistant' and m.content %}{{ '>>>all:' "
+      "}}{% endif %}"
+      "{{ m.content + '<|e|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|s|>assistant:\\n>>>' }}{% endif %}";
+  CHECK(contains(refusal(more, chat({{"user", "a"}, {"assistant", ""}})), "messages[1] (assistant): where"));
+}
+
 TEST_CASE("answer spans: templates that change texts, where marks would change the rendering") {
   const std::string capital =
       "{% for m in messages %}{{ '<|s|>' + m.role + ':' + m.content | capitalize + '<|e|>' }}{% endfor %}"
@@ -319,8 +349,13 @@ TEST_CASE("answer spans: templates that change texts, where marks would change t
   const std::string backwards =
       "{% for m in messages[::-1] %}{{ '<|s|>' + m.role + ':' + m.content + '<|e|>' }}{% endfor %}"
       "{% if add_generation_prompt %}{{ '<|s|>assistant:' }}{% endif %}";
-  CHECK(
-      contains(refusal(backwards, chat(kTwo)), "could not be found | use a chat template with {% generation %} tags"));
+  CHECK(spans_of(backwards, chat(kTwo)) ==
+        "<|s|>assistant:[Goodbye.<|e|>]<|s|>user:Bye<|e|><|s|>assistant:[Hello.<|e|>]<|s|>user:Hi<|e|>");
+  // Text of one message inside of another's.
+  const std::string mixed =
+      "{{ '<|s|>' }}{% for m in messages %}{{ m.content[:3] }}{% endfor %}{% for m in messages %}{{ m.content[3:] }}{% "
+      "endfor %}{{ '<|e|>' }}";
+  CHECK(contains(refusal(mixed, chat(kTwo)), "could not be found | use a chat template with {% generation %} tags"));
   const std::string bare = "{% for m in messages %}{{ m.content }}{% endfor %}";
   CHECK(contains(refusal(bare, chat({{"assistant", "all"}})),
                  "every byte of the rendered conversation would be trained"));
@@ -410,6 +445,7 @@ TEST_CASE("answer spans: places by comparison with the plain form are those that
       ordered_json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "chat_mask_golden.json"));
   std::vector<std::string> control;
   for (const auto& t : golden.at("added_tokens")) control.push_back(t.at("content"));
+  control.insert(control.end(), {"<|im_start|>", "<|im_end|>"});
   for (const auto& [name, source] : golden.at("templates").items())
     check(source.at("own"), name, control, "</s>", compared);
   CHECK(compared == 8 * chats.size());
@@ -431,10 +467,96 @@ TEST_CASE("answer spans: places by comparison with the plain form are those that
   MESSAGE(compared << " renderings compared");
 }
 
+TEST_CASE("answer spans: found spans are the tagged ones, for conversations of any texts and roles") {
+  const auto golden =
+      ordered_json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "chat_mask_golden.json"));
+  std::vector<std::string> control;
+  for (const auto& t : golden.at("added_tokens")) control.push_back(t.at("content"));
+  control.insert(control.end(), {"<|im_start|>", "<|im_end|>"});
+  RandomText random(11);
+  const std::vector<std::string> pieces = {"Hi",
+                                           " ",
+                                           "\n",
+                                           "assistant",
+                                           "user",
+                                           "<think>",
+                                           "</think>",
+                                           "<|im_end|>",
+                                           "</s>",
+                                           "[INST]",
+                                           "### Response:\n",
+                                           "<|im_start|>assistant\n",
+                                           "ok",
+                                           "x",
+                                           "\t",
+                                           "Hello.",
+                                           "\n\n",
+                                           "\u65e5",
+                                           "{\"a\": 1}",
+                                           "<"};
+  const auto text = [&] {
+    std::string out;
+    for (uint32_t n = random.next() % 5; n > 0; --n) out += pieces[random.next() % pieces.size()];
+    return out;
+  };
+  size_t compared = 0, found = 0;
+  for (const auto& [name, source] : golden.at("templates").items()) {
+    const AnswerSpans tagged(template_of(source.at("tagged"), "</s>", "<s>"), control, "</s>");
+    const AnswerSpans own(template_of(source.at("own"), "</s>", "<s>"), control, "</s>");
+    const bool writes_calls = contains(source.at("own"), "m.tool_calls");
+    for (int i = 0; i < 150; ++i) {
+      auto messages = ordered_json::array();
+      if (random.next() % 4 == 0) messages.push_back({{"role", "system"}, {"content", text()}});
+      for (uint32_t n = 1 + random.next() % 6; n > 0; --n) {
+        const uint32_t kind = random.next() % 8;
+        if (kind < 4) messages.push_back({{"role", "user"}, {"content", text()}});
+        if (kind == 5 && writes_calls) {
+          const ordered_json call = {{"type", "function"},
+                                     {"function", {{"name", "f"}, {"arguments", {{"a", text()}, {"b", 2}}}}}};
+          messages.push_back(
+              {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", ordered_json::array({call})}});
+          messages.push_back({{"role", "tool"}, {"content", text()}});
+          messages.push_back({{"role", "assistant"}, {"content", text()}});
+        } else {
+          messages.push_back({{"role", "assistant"}, {"content", text()}});
+        }
+      }
+      const Conversation c = conversation_of(messages, random.next() % 4 == 0 ? json(R"([{"name": "f"}])") : nullptr);
+      const auto run = [&](const AnswerSpans& spans) {
+        try {
+          auto out = spans.render(c);
+          out.trained.erase(std::remove_if(out.trained.begin(), out.trained.end(),
+                                           [](const auto& s) { return s.bytes.begin == s.bytes.end; }),
+                            out.trained.end());
+          return shown(out);
+        } catch (const Error& e) {
+          return std::string("refused: ") + e.what();
+        }
+      };
+      const std::string want = run(tagged), got = run(own);
+      if (want.starts_with("refused") && got.starts_with("refused")) continue;
+      CAPTURE(name);
+      CAPTURE(messages.dump());
+      ++compared;
+      // Never another mask; refused only where a message without text stands in a place that the template rewrites.
+      const bool blank = std::any_of(messages.begin(), messages.end(), [](const ordered_json& m) {
+        const auto& content = m.at("content");
+        return content.is_string() && content.get<std::string>().find_first_not_of(" \n\t") == std::string::npos;
+      });
+      if (blank && contains(got, "could not be found")) continue;
+      CHECK(got == want);
+      found += got == want;
+    }
+  }
+  CHECK(compared > 900);
+  CHECK(found > compared * 9 / 10);
+  MESSAGE(found << " of " << compared << " the same");
+}
+
 TEST_CASE("answer spans: the plain form is used, and only where every byte is as it says") {
   const auto parsed = template_of(kChat);
   const ControlText control(kControl);
-  const TemplateFacts facts = learn_facts(*parsed, control, "<|e|>");
+  const TemplateFacts facts = learn_facts(*parsed, control, "<|e|>", false);
   CHECK(facts.head == "<|s|>assistant\n");
   CHECK(facts.core == facts.head.size());
   CHECK(facts.markers.contains("<|e|>"));
