@@ -39,7 +39,10 @@ const char* name_of(Isa isa) {
 Isa best_isa() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#if !defined(__clang__)  // which does not know the name; no CPU has AVX2 without it
+  avx2 = avx2 && __builtin_cpu_supports("f16c");
+#endif
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   if (avx512 && __builtin_cpu_supports("avx512bf16")) return Isa::avx512bf16;

@@ -181,7 +181,7 @@ void print_report(const TrainReport& r, const CommandOptions& options, const Run
 
 int train_command(const Recipe& recipe, const CommandOptions& options) {
   RunFolder folder(recipe, options);
-  Session s = open_session(recipe, options);
+  Session s = open_session(recipe, options, false, folder.earlier_date());
   const StopOnSignal signals;
   const bool on_device = !s.context->backend().host_memory;
   Progress progress(recipe, options, folder, on_device);

@@ -55,6 +55,7 @@ std::string data_text(const Session& s) {
 std::string data_json(const Session& s) {
   Json j = {{"train", Json::parse(s.train.report.to_json())}};
   j["train"]["packing"] = packing_json(packing_stats(s.train.samples, s.options.batches, s.train.source_weights));
+  if (s.chat_template && !date_of(*s.chat_template).empty()) j["today"] = date_of(*s.chat_template);
   if (!s.eval.samples.empty()) j["eval"] = Json::parse(s.eval.report.to_json());
   return j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -336,8 +336,8 @@ void add_data(List& t) {
       {.name = "max_malformed_rows",
        .section = "data",
        .type = KeyType::integer,
-       .help = "Rows that cannot be read (broken JSON or CSV, invalid UTF-8) and are left out and reported; one more "
-               "stops.",
+       .help = "How many rows may be left out, each reported, because they cannot be used: broken JSON or CSV, invalid "
+               "UTF-8, a field that is missing, a conversation that the chat template refuses. One more stops.",
        .since = Since::data,
        .range = from_to(0, 1e9)}));
   t.push_back(with_field<&Recipe::normalize_newlines>(

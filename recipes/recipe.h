@@ -57,7 +57,7 @@ struct Recipe {
   int64_t max_seq_length = 2048;
   ExcessLength excess_length_strategy = ExcessLength::drop;
   double max_excess_fraction = 0.05;
-  int64_t max_malformed_rows = 0;   ///< rows that cannot be read and are left out; one more stops
+  int64_t max_malformed_rows = 0;   ///< rows that cannot be used and are left out; one more stops
   bool normalize_newlines = false;  ///< CR LF and CR inside of texts become LF
   bool sample_packing = true;
   std::string dataset_prepared_path = "cache";  ///< cache, none, or a folder (absolute once loaded)

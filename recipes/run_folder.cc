@@ -95,6 +95,14 @@ RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
+std::string RunFolder::earlier_date() const {
+  if (list_checkpoints(path_).empty()) return {};
+  std::ifstream in(path_ / "data_report.json", std::ios::binary);
+  if (!in) return {};
+  const auto j = nlohmann::json::parse(std::string(std::istreambuf_iterator<char>(in), {}), nullptr, false);
+  return j.is_object() && j.contains("today") && j["today"].is_string() ? j["today"].get<std::string>() : std::string();
+}
+
 std::string RunFolder::earlier_plan() const {
   if (list_checkpoints(path_).empty()) return {};
   std::ifstream in(path_ / "plan.json", std::ios::binary);

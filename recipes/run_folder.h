@@ -21,6 +21,8 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  /// The date that the unfinished run's data were rendered with; empty: none, or no run.
+  std::string earlier_date() const;
   /// plan.json of the unfinished run that is there; empty: none.
   std::string earlier_plan() const;
   /// Checks of the recipe are done and memory fits: from here on the folder belongs to this recipe.

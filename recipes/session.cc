@@ -148,9 +148,9 @@ void clamp_length(Session& s, const Recipe& r, bool quiet) {
 }  // namespace
 
 namespace {
-void read_data(Session& s, const Recipe& r, const CommandOptions& options) {
+void read_data(Session& s, const Recipe& r, const CommandOptions& options, const std::string& today) {
   s.tokenizer = load_tokenizer(r.base_model);
-  s.chat_template = load_chat_template(r.base_model, r.chat_template);
+  s.chat_template = load_chat_template(r.base_model, r.chat_template, today);
   DataOptions data;
   data.max_seq_length = s.options.batches.max_seq_length;
   data.excess_length_strategy = r.excess_length_strategy;
@@ -196,17 +196,17 @@ void read_data(Session& s, const Recipe& r, const CommandOptions& options) {
 
 }  // namespace
 
-Session data_session(const Recipe& r, const CommandOptions& options) {
+Session data_session(const Recipe& r, const CommandOptions& options, const std::string& today) {
   Session s;
   s.options = train_options(r);
   s.config = load_model_config(r.base_model);
   clamp_length(s, r, options.quiet);
-  read_data(s, r, options);
+  read_data(s, r, options, today);
   return s;
 }
 
-Session open_session(const Recipe& r, const CommandOptions& options, bool assume_device) {
-  Session s = data_session(r, options);
+Session open_session(const Recipe& r, const CommandOptions& options, bool assume_device, const std::string& today) {
+  Session s = data_session(r, options, today);
   choose_context(s, r, assume_device);
   choose_modules(s, r);
   s.options.run_key = str("recipe ", recipe_run_key(r), ", data ", hex64(s.train.samples.hash()));

@@ -31,10 +31,11 @@ struct Session {
 };
 
 /// Reads the model's configuration, tokenizer and data. Progress goes to stderr unless quiet. `assume_device`: a plan
-/// for a GPU that need not be here.
-Session open_session(const Recipe& recipe, const CommandOptions& options, bool assume_device = false);
+/// for a GPU that need not be here. `today`: the date that the data are rendered with (load_chat_template).
+Session open_session(const Recipe& recipe, const CommandOptions& options, bool assume_device = false,
+                     const std::string& today = {});
 /// The part of it that is about data: config, tokenizer, chat_template, train and eval, options.batches.
-Session data_session(const Recipe& recipe, const CommandOptions& options);
+Session data_session(const Recipe& recipe, const CommandOptions& options, const std::string& today = {});
 /// The same as open_session for a model of which only the shape is known: no tokenizer, no data.
 Session shape_session(const Recipe& recipe, const std::filesystem::path& config_json, bool assume_device = false);
 /// Loads the model (quantising it into the cache the first time) and makes the adapters.

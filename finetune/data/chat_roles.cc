@@ -44,9 +44,9 @@ std::string_view map_role(const std::string& name, bool foreign, const DatasetSp
   if (const auto role = usual_role(name)) return *role;
   std::string known;
   for (const auto& [from, to] : kUsual) known += (known.empty() ? "" : ", ") + std::string(from);
-  row_fault(
-      path, str("unknown role '", printable(name, 60), "', known are ", known),
-      str("say who that is, under the dataset: roles: {", printable(name, 60), ": user} (or assistant, system, tool)"));
+  row_fault(path, str("unknown role '", printable(name, 60), "', known are ", known),
+            str("say who that is, under the dataset: roles: {user: [", printable(name, 60),
+                "]} (or assistant, system, tool)"));
 }
 
 bool is_tool_role(std::string_view role) {

@@ -143,8 +143,7 @@ std::string DataReport::summary() const {
   }
   if (rows_too_long > 0) {
     out += str(grouped(rows_too_long), " rows are over max_seq_length ", grouped(max_seq_length));
-    if (supervised_tokens_lost > 0)
-      out += str(", and ", grouped(supervised_tokens_lost), " tokens of answers are lost");
+    if (supervised_tokens_lost > 0) out += str(", and ", grouped(supervised_tokens_lost), " trained tokens are lost");
     out +=
         str(". Before shortening examples, turn gradient_checkpointing on (or leave it to auto) and raise "
             "max_seq_length; ",

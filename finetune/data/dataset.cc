@@ -3,17 +3,51 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <ctime>
 
 #include "../../kernels/error.h"
 #include "../text/chat_template.h"
+#include "../text/utf8.h"
 #include "row_collector.h"
 #include "shuffle.h"
 
 namespace bantam {
 
-std::shared_ptr<const ChatTemplate> load_chat_template(const std::filesystem::path& model, const std::string& setting) {
+namespace {
+std::tm date(const std::string& text) {
+  std::tm out{};
+  if (text.empty()) {
+    const std::time_t now = std::time(nullptr);
+    localtime_r(&now, &out);
+  } else {
+    int end = 0;
+    const int read = std::sscanf(text.c_str(), "%4d-%2d-%2d%n", &out.tm_year, &out.tm_mon, &out.tm_mday, &end);
+    out.tm_year -= 1900, out.tm_mon -= 1;
+    if (read != 3 || static_cast<size_t>(end) != text.size() || out.tm_mon < 0 || out.tm_mon > 11 || out.tm_mday < 1 ||
+        out.tm_mday > 31) {
+      throw Error(ErrorCode::usage, str("'", printable(text, 40), "' is no date such as 2026-11-30"));
+    }
+  }
+  std::tm day{};  // without the time, and with the day of the week
+  day.tm_year = out.tm_year, day.tm_mon = out.tm_mon, day.tm_mday = out.tm_mday;
+  timegm(&day);
+  return day;
+}
+}  // namespace
+
+std::shared_ptr<const ChatTemplate> load_chat_template(const std::filesystem::path& model, const std::string& setting,
+                                                       const std::string& today) {
   if (setting == "tokenizer_default" && !ChatTemplate::has(model)) return nullptr;
-  return std::make_shared<const ChatTemplate>(ChatTemplate::resolve(setting, model));
+  ChatTemplate out = ChatTemplate::resolve(setting, model);
+  out.set_today(date(today));
+  return std::make_shared<const ChatTemplate>(std::move(out));
+}
+
+std::string date_of(const ChatTemplate& chat_template) {
+  if (!chat_template.uses_date() || !chat_template.today()) return {};
+  char text[16];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", &*chat_template.today())};
 }
 
 Dataset split_off_validation(Dataset& train, double rows, uint64_t seed) {

@@ -25,10 +25,13 @@ struct DataOptions {
   ExcessLength excess_length_strategy = ExcessLength::drop;
   double max_excess_fraction = 0.05;  ///< more rows over the limit than this share: Error(data); not for split
   MaskOptions mask;
-  int64_t max_malformed_rows = 0;   ///< rows that cannot be read and are left out and reported; one more: Error(data)
+  /// Rows that cannot be read, lack a field or are refused by the chat template, and are left out and reported; one
+  /// more: Error(data).
+  int64_t max_malformed_rows = 0;
   bool normalize_newlines = false;  ///< CR LF and CR inside of texts become LF
   int num_threads = 0;              ///< 0: one per CPU. Results do not depend on it
   std::filesystem::path cache;      ///< folder in which prepared data are kept for the next time; empty: nowhere
+  uint64_t cache_bytes = uint64_t{20} << 30;   ///< most that is kept there; what was not used for longest goes first
   std::function<void(int64_t rows)> progress;  ///< rows prepared so far; called now and then, from the calling thread
 };
 
@@ -36,13 +39,18 @@ struct Dataset {
   SampleSet samples;
   DataReport report;
   std::vector<double> source_weights;  ///< of the dataset in the top 8 bits of a sample's id, see plan_epoch; empty: 1
+  bool from_cache = false;
   std::string cache_problem;  ///< why the prepared data are not in options.cache; empty: they are, or need not be
 };
 
 /// The template of a model, or the one that `setting` asks for: tokenizer_default, the name of a built-in one, or a
-/// .jinja file. Null: tokenizer_default, and the model has none.
+/// .jinja file. Null: tokenizer_default, and the model has none. `today`: the date of templates that ask for it, as
+/// 2026-11-30; empty: the local one, now. Error(usage) for another form.
 std::shared_ptr<const ChatTemplate> load_chat_template(const std::filesystem::path& model,
-                                                       const std::string& setting = "tokenizer_default");
+                                                       const std::string& setting = "tokenizer_default",
+                                                       const std::string& today = {});
+/// Its date as 2026-11-30, where it asks for one; else empty. What a run has to keep to prepare the same rows again.
+std::string date_of(const ChatTemplate& chat_template);
 
 /// Reads and tokenises, on several threads; the order of samples is that of the files. Error(data) with file:line for
 /// what cannot be parsed, for an empty dataset and for one without any trained token (with counts). How rows are

@@ -7,10 +7,12 @@
 
 #include "../../kernels/error.h"
 #include "../../kernels/thread_pool.h"
+#include "../text/chat_template.h"
 #include "dataset.h"
 #include "row_collector.h"
 #include "row_encoder.h"
 #include "row_reader.h"
+#include "token_cache.h"
 
 namespace bantam {
 namespace {
@@ -124,7 +126,8 @@ class Preparation {
     try {
       s.row = encoder.encode(s.json);
     } catch (const Error& e) {
-      throw located(e, reader, s.raw.line);
+      if (e.code() != ErrorCode::data) throw located(e, reader, s.raw.line);
+      s.malformed = located(e, reader, s.raw.line);
     }
   }
 
@@ -167,19 +170,69 @@ class Preparation {
   int64_t done_ = 0;
 };
 
+// Everything that decides which samples and which report come out. The version counts changes of this code that give
+// other samples of the same input.
+std::string cache_key(const std::vector<DatasetSpec>& specs, const Tokenizer& tokenizer,
+                      const ChatTemplate* chat_template, const DataOptions& o) {
+  constexpr int kVersion = 1;
+  CacheKey key;
+  key.add("version", kVersion);
+  for (const DatasetSpec& s : specs) {
+    key.add("path", s.path)
+        .add("type", static_cast<int>(s.type))
+        .add("weight", s.weight)
+        .add("sample_by", static_cast<int>(s.sample_by));
+    for (const auto* field : {&s.field_prompt, &s.field_completion, &s.field_text, &s.field_instruction, &s.field_input,
+                              &s.field_output, &s.field_system, &s.field_messages, &s.field_role, &s.field_content,
+                              &s.field_tools, &s.field_train, &s.field_weight})
+      key.add("field", *field);
+    for (const auto& [name, role] : s.roles) key.add("name", name).add("role", role);
+    for (const auto& file : data_files(s.path)) key.add("file", file.string()).add_file(file);
+  }
+  for (const auto& [name, content] : tokenizer.files()) key.add("tokenizer", name).add("content", content);
+  key.add("bos", tokenizer.bos_id()).add("eos", tokenizer.eos_id()).add("vocab", tokenizer.vocab_size());
+  key.add("adds_bos", tokenizer.adds_bos()).add("adds_eos", tokenizer.adds_eos());
+  if (chat_template) key.add("chat_template", chat_template->fingerprint());
+  key.add("max_seq_length", o.max_seq_length).add("excess", static_cast<int>(o.excess_length_strategy));
+  key.add("max_excess_fraction", o.max_excess_fraction).add("max_malformed_rows", o.max_malformed_rows);
+  key.add("normalize_newlines", o.normalize_newlines);
+  key.add("train_on_inputs", o.mask.train_on_inputs).add("train_on_eos", static_cast<int>(o.mask.train_on_eos));
+  for (const std::string& role : o.mask.roles_to_train) key.add("role_to_train", role);
+  return key.text();
+}
+
 }  // namespace
 
 Dataset read_datasets(const std::vector<DatasetSpec>& specs, const std::shared_ptr<const Tokenizer>& tokenizer,
                       const DataOptions& options, const std::shared_ptr<const ChatTemplate>& chat_template) {
   if (specs.empty()) throw Error(ErrorCode::usage, "no dataset is named", "list at least one under datasets");
   Dataset out;
-  SampleWriter writer;
-  RowCollector collector(options, [&](const Sample& s) { writer.add(s); });
-  Preparation preparation(tokenizer, chat_template, options, collector);
-  for (const DatasetSpec& spec : specs) preparation.read(spec);
-  out.report = collector.finish();
-  out.samples = writer.finish();
   for (const DatasetSpec& spec : specs) out.source_weights.push_back(spec.weight);
+  const auto prepare = [&](auto& writer) {
+    RowCollector collector(options, [&](const Sample& s) { writer.add(s); });
+    Preparation preparation(tokenizer, chat_template, options, collector);
+    for (const DatasetSpec& spec : specs) preparation.read(spec);
+    out.report = collector.finish();
+  };
+  if (options.cache.empty()) {
+    SampleWriter writer;
+    prepare(writer);
+    out.samples = writer.finish();
+    return out;
+  }
+  const TokenCache cache(options.cache);
+  const std::string key = cache_key(specs, *tokenizer, chat_template.get(), options);
+  if (auto found = cache.find(key, &out.cache_problem)) {
+    out.report = DataReport::from_json(std::string(found->metadata()));
+    out.samples = *std::move(found);
+    out.from_cache = true;
+    return out;
+  }
+  TokenCacheWriter writer = cache.writer(key);
+  prepare(writer);
+  out.samples = writer.commit(out.report.to_json());
+  if (!writer.why_not_cached().empty()) out.cache_problem = writer.why_not_cached();
+  cache.trim(options.cache_bytes);
   return out;
 }
 

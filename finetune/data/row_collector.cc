@@ -73,6 +73,7 @@ void RowCollector::add(EncodedRow row, int64_t carriage_returns, const std::stri
   const int64_t targets = s.targets();
   if (too_long) {
     if (r.rows_too_long++ == 0) first_too_long_ = ref;
+    text_too_long_ = text_too_long_ || source().type == DatasetType::text;
     switch (options_.excess_length_strategy) {
       case ExcessLength::split:
         return split(s, std::move(ref), excess);
@@ -185,7 +186,8 @@ DataReport RowCollector::finish() {
                 ? std::string("excess_length_strategy is raise")
                 : str("max_excess_fraction ", options_.max_excess_fraction, " allows ",
                       grouped(static_cast<int64_t>(options_.max_excess_fraction * static_cast<double>(r.rows_read))))),
-        str("to keep every row, max_seq_length ", r.longest_row, ": ", kAdvice));
+        str(text_too_long_ ? "excess_length_strategy: split cuts long texts into pieces; " : "",
+            "to keep every row whole, max_seq_length ", r.longest_row, ": ", kAdvice));
   }
   if (r.supervised_tokens == 0) {
     throw Error(ErrorCode::data,

@@ -36,6 +36,7 @@ class RowCollector {
   Keep keep_;
   DataReport report_;
   RowRef first_too_long_;
+  bool text_too_long_ = false;
 };
 
 /// Of the row (not the piece) that a sample comes from.

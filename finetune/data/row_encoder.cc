@@ -84,7 +84,15 @@ EncodedRow RowEncoder::encode_texts(const nlohmann::ordered_json& row) const {
 
 EncodedRow RowEncoder::encode_chat(const nlohmann::ordered_json& row) const {
   const Conversation c = spec_.type == DatasetType::alpaca ? read_alpaca(row, spec_) : read_chat(row, spec_);
-  EncodedRow out{chat_->encode(c)};
+  EncodedRow out;
+  try {
+    out.sample = chat_->encode(c);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::data || !e.hint().empty()) throw;
+    throw Error(e.code(), e.what(),
+                "the chat template cannot write this conversation: name another one with chat_template, or take such "
+                "rows out (max_malformed_rows leaves out and reports a number of them)");
+  }
   for (const JinjaValue& message : c.messages.items()) {
     const JinjaValue* content = message.find("content");
     if (content && content->is(JinjaValue::Kind::string))

@@ -14,7 +14,7 @@ namespace bantam {
 
 class RowInput {
  public:
-  static constexpr size_t kBuffer = size_t{256} << 10;
+  static constexpr size_t kBuffer = size_t{128} << 10;
   /// A byte order mark at the start is skipped. `most` bytes are shown at a time (tests make it small, so that
   /// everything straddles it once).
   RowInput(std::unique_ptr<ByteSource> source, std::string file, size_t most = kBuffer);

@@ -93,7 +93,8 @@ std::shared_ptr<const SampleSet::Storage> read_sample_file(Mapping mapping, cons
   uint64_t at = sizeof h, tokens = 0;
   for (size_t i = 0; i < h.samples; ++i) {
     const uint64_t bytes = record_bytes(s->lengths[i]), end = sizeof h + h.records_bytes;
-    if (s->offsets[i] != at || bytes > end - at) damaged(name, str("sample ", i, " lies outside the file"));
+    if (s->offsets[i] != at || bytes > end - at || s->lengths[i] == kHasWeights)
+      damaged(name, str("sample ", i, " lies outside the file"));
     at += bytes;
     tokens += s->lengths[i] & kMostTokens;
   }

@@ -45,6 +45,7 @@ ConversationRenderer::ConversationRenderer(const ChatTemplate& chat_template, co
                       (key.text() == "add_generation_prompt" || key.text() == "messages" || key.text() == "tools");
     if (!ours) variables_.emplace_back(key, value);
   }
+  now_ = chat_template.today();
   options_.clock = [this] {
     if (!now_) {
       const std::time_t seconds = std::time(nullptr);

@@ -67,7 +67,7 @@ void BpeModel::read_byte_fallback() {
 
 void BpeModel::read_merges(const std::vector<std::pair<std::string, std::string>>& merges) {
   for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
+    const std::string &left = merges[rank].first, &right = merges[rank].second;
     const auto id = [&](const std::string& text) {
       const int32_t found = vocabulary_.find(text);
       if (found < 0) {

@@ -249,12 +249,21 @@ uint64_t ChatTemplate::fingerprint() const {
   };
   for (const Entry& e : templates_) add(e.name), add(e.source);
   for (const auto& [name, token] : special_tokens_) add(name.text()), add(token.text());
+  if (today_ && uses_date()) add(str(today_->tm_year, "-", today_->tm_mon, "-", today_->tm_mday));
   return hash;
+}
+
+bool ChatTemplate::uses_date() const {
+  return std::any_of(templates_.begin(), templates_.end(),
+                     [](const Entry& e) { return e.source.find("strftime_now") != std::string::npos; });
 }
 
 Rendered ChatTemplate::render(const ChatInput& input, const JinjaOptions& options) const {
   const Entry& e = entry(!input.tools.is(JinjaValue::Kind::none));
-  return e.parsed.render(template_context(input, special_tokens_, e.wants), options);
+  if (options.clock || !today_) return e.parsed.render(template_context(input, special_tokens_, e.wants), options);
+  JinjaOptions dated = options;
+  dated.clock = [this] { return *today_; };
+  return e.parsed.render(template_context(input, special_tokens_, e.wants), dated);
 }
 
 }  // namespace bantam

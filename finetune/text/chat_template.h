@@ -2,7 +2,9 @@
 // The chat template of a model: found among its files, rendered with its special tokens.
 #pragma once
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,8 +60,14 @@ class ChatTemplate {
   const std::string& source(bool with_tools) const;
   /// What was asked for: tokenizer_default, a name, a path.
   const std::string& name() const { return name_; }
-  /// Of all texts and special tokens; for cache keys.
+  /// Of all texts and special tokens, and of today() where a text asks for it; for cache keys.
   uint64_t fingerprint() const;
+  /// Whether a text asks for the date (strftime_now).
+  bool uses_date() const;
+  /// The date of all renderings whose options have no clock; without it each asks the clock. Rows that are prepared
+  /// twice are the same then.
+  void set_today(const std::tm& today) { today_ = today; }
+  const std::optional<std::tm>& today() const { return today_; }
   /// Texts of bos_token, eos_token, ...: the variables of every rendering.
   const JinjaValue::Entries& special_tokens() const { return special_tokens_; }
 
@@ -77,6 +85,7 @@ class ChatTemplate {
   std::vector<Entry> templates_;
   JinjaValue::Entries special_tokens_;
   std::string where_, name_;
+  std::optional<std::tm> today_;
 };
 
 }  // namespace bantam

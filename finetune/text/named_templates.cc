@@ -60,9 +60,8 @@ constexpr std::string_view kChatml = R"({%- if tools %}
                 {%- if message.content or not loop.first %}{{- '\n' }}{%- endif %}
                 {{- '<tool_call>\n{"name": ' + call.function.name | tojson + ', "arguments": ' + call.function.arguments | tojson + '}\n</tool_call>' }}
             {%- endfor %}
-            {{- '<|im_end|>' }}
+            {{- '<|im_end|>\n' }}
         {%- endgeneration %}
-        {{- '\n' }}
     {%- elif message.role == 'tool' %}
         {{- '<|im_start|>tool\n<tool_response>\n' + message.content + '\n</tool_response><|im_end|>\n' }}
     {%- elif not (tools and loop.first and message.role == 'system') %}
@@ -116,8 +115,7 @@ constexpr std::string_view kGemmaTurn = R"(    {%- if message.role == 'user' %}
         {{- '<start_of_turn>user\n' + (opening if loop.first else '') + message.content | trim + '<end_of_turn>\n' }}
     {%- else %}
         {{- '<start_of_turn>model\n' }}
-        {%- generation %}{{- message.content | trim + '<end_of_turn>' }}{%- endgeneration %}
-        {{- '\n' }}
+        {%- generation %}{{- message.content | trim + '<end_of_turn>\n' }}{%- endgeneration %}
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<start_of_turn>model\n' }}{%- endif %}
@@ -139,8 +137,7 @@ constexpr std::string_view kGemma3 = R"({{- bos_token }}
 constexpr std::string_view kPhi3 = R"({%- for message in messages %}
     {%- if message.role == 'assistant' %}
         {{- '<|assistant|>\n' }}
-        {%- generation %}{{- message.content + '<|end|>' }}{%- endgeneration %}
-        {{- '\n' }}
+        {%- generation %}{{- message.content + '<|end|>\n' }}{%- endgeneration %}
     {%- elif message.role == 'user' or message.content %}
         {{- '<|' + message.role + '|>\n' + message.content + '<|end|>\n' }}
     {%- endif %}
@@ -151,11 +148,10 @@ constexpr std::string_view kPhi3 = R"({%- for message in messages %}
 constexpr std::string_view kZephyr = R"({%- for message in messages %}
     {{- '<|' + message.role + '|>\n' }}
     {%- if message.role == 'assistant' %}
-        {%- generation %}{{- message.content + eos_token }}{%- endgeneration %}
+        {%- generation %}{{- message.content + eos_token + '\n' }}{%- endgeneration %}
     {%- else %}
-        {{- message.content + eos_token }}
+        {{- message.content + eos_token + '\n' }}
     {%- endif %}
-    {{- '\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|assistant|>\n' }}{%- endif %}
 )";

@@ -9,7 +9,7 @@ int main(int argc, char** argv) try {
   bantam::Context ctx({.num_threads = 2});
   const auto model = bantam::load_model(argv[1], {.in_memory = true});
   const auto tokenizer = bantam::load_tokenizer(argv[1]);
-  const auto data = bantam::read_datasets({{.path = argv[2]}}, *tokenizer, {.max_seq_length = 64});
+  const auto data = bantam::read_datasets({{.path = argv[2]}}, tokenizer, {.max_seq_length = 64});
 
   bantam::AdapterSet adapters({.r = 8, .lora_alpha = 16}, bantam::linear_modules(model->config), /*seed=*/1);
   bantam::TrainOptions options;

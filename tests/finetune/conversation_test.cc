@@ -283,7 +283,7 @@ TEST_CASE("conversation: ShareGPT") {
       {R"({"system": 5, "conversations": [{"from": "human", "value": "Hi"}]})", "system: expected text, found number"},
   });
   CHECK(chat_hint(R"({"conversations": [{"from": "narrator", "value": "x"}]})") ==
-        "say who that is, under the dataset: roles: {narrator: user} (or assistant, system, tool)");
+        "say who that is, under the dataset: roles: {user: [narrator]} (or assistant, system, tool)");
   DatasetSpec spec;
   spec.roles = {{"narrator", "user"}, {"gpt", "model"}, {"caller", "function_call"}};
   check(

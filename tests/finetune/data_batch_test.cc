@@ -146,6 +146,45 @@ TEST_CASE("labels are the next token of the same sample, where it is trained") {
   CHECK(b.total_weight() == 3);
 }
 
+TEST_CASE("weights are those of the labels; without any they are 1") {
+  const std::vector<Sample> samples{{1, {10, 11, 12, 13}, {0, 1, 0, 1}, {9, 0.5f, 9, 2}}, {2, {20, 21}, {0, 1}, {}}};
+  const StepBatch step = make_step(samples, {{0, 1}, {0}});
+  CHECK(step.micro[0].weights == std::vector<float>{0.5f, 0, 2, 0, 1, 0});
+  CHECK(step.micro[0].labels == std::vector<int32_t>{11, kIgnoreLabel, 13, kIgnoreLabel, 21, kIgnoreLabel});
+  CHECK(step.micro[0].total_weight() == 3.5);
+  CHECK(step.total_weight == 6);
+}
+
+TEST_CASE("every row of every pack is what it is alone: tokens, labels, weights, positions from 0") {
+  auto samples = many(150, 40);
+  for (size_t i = 0; i < samples.size(); i += 3) samples[i].weights.assign(samples[i].ids.size(), 1.5f);
+  const SampleSet set(samples);
+  const BatchOptions o{.micro_batch_size = 2, .gradient_accumulation_steps = 4, .max_seq_length = 40};
+  for (const EpochPlan& plan : {plan_epoch(set, o, 0), plan_epoch(set, o, 1), plan_in_order(set, o)}) {
+    size_t rows = 0;
+    for (int64_t s = 0; s < plan.steps(); ++s) {
+      for (const auto& micro : plan.step(s)) {
+        const Batch b = make_batch(set, micro);
+        REQUIRE(b.cu_seqlens.size() == micro.size() + 1);
+        CHECK(b.tokens() == b.cu_seqlens.back());
+        for (size_t r = 0; r < micro.size(); ++r, ++rows) {
+          const Batch alone = make_batch(set, {micro[r]});
+          const auto from = b.cu_seqlens[r], to = b.cu_seqlens[r + 1];
+          const auto part = [&](const auto& list) {
+            return std::remove_cvref_t<decltype(list)>(list.begin() + from, list.begin() + to);
+          };
+          CHECK(part(b.ids) == alone.ids);
+          CHECK(part(b.labels) == alone.labels);
+          CHECK(part(b.weights) == alone.weights);
+          CHECK(part(b.positions) == alone.positions);
+          CHECK(b.sample_ids[r] == samples[static_cast<size_t>(micro[r])].id);
+        }
+      }
+    }
+    CHECK(rows == samples.size());
+  }
+}
+
 TEST_CASE("batch 8 x 1 and 1 x 8 have the same targets and weight") {
   const auto samples = many(8, 30);
   const BatchOptions wide{

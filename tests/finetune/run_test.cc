@@ -181,6 +181,55 @@ TEST_CASE("the last partial window is a step: 5 micro-batches with window 2 are 
   CHECK(s.run(a).state.total_steps == 1);
 }
 
+TEST_CASE("weights of datasets: half of the rows each epoch, twice all of them; the plan knows, and resume too") {
+  Setup s;
+  const TempDir f;
+  s.options.num_epochs = 4;
+  s.data.source_weights = {0.5};
+  const RunPlan half = plan_run(s.data, nullptr, s.options);
+  CHECK(half.rows == 4);
+  int64_t longest = 0, steps = 0;
+  for (int64_t e = 0; e < 4; ++e) {
+    const EpochPlan p = plan_epoch(s.data.samples, s.options.batches, e, s.data.source_weights);
+    longest = std::max(longest, p.longest_micro_batch);
+    steps += p.steps();
+  }
+  CHECK(half.max_tokens == longest);
+  CHECK(half.total_steps == steps);
+  AdapterSet unbroken = s.adapters();
+  CHECK(s.run(unbroken).tokens == 2 * s.data.samples.tokens());  // four halves
+  s.options.output_dir = f.path();
+  AdapterSet a = s.adapters(), b = s.adapters();
+  TrainHooks hooks;
+  hooks.on_step = [&](const StepEvent& e) { return e.step != steps / 2; };
+  CHECK_FALSE(s.run(a, hooks).finished);
+  CHECK(s.run(b).finished);
+  CHECK(same(b.values(), unbroken.values()));
+  s.data.source_weights = {2};
+  const RunPlan twice = plan_run(s.data, nullptr, s.options);
+  CHECK(twice.rows == 16);
+  CHECK(twice.tokens_per_epoch == 2 * s.data.samples.tokens());
+}
+
+TEST_CASE("a run's shape is that of all its epochs, packed or not") {
+  Setup s;
+  for (const bool packing : {true, false}) {
+    s.options.batches.sample_packing = packing;
+    s.options.num_epochs = 2.5;
+    const RunPlan r = plan_run(s.data, &s.data, s.options);
+    int64_t longest = plan_in_order(s.data.samples, s.options.batches).longest_micro_batch;
+    std::vector<int64_t> steps;
+    for (int64_t e = 0; e < 3; ++e) {
+      const EpochPlan p = plan_epoch(s.data.samples, s.options.batches, e);
+      longest = std::max(longest, p.longest_micro_batch);
+      steps.push_back(e < 2 ? p.steps() : (p.steps() + 1) / 2);
+    }
+    CHECK(r.max_tokens == longest);
+    CHECK(r.epoch_steps == steps);
+    CHECK(r.rows == 8);
+  }
+}
+
 TEST_CASE("the prediction of memory: nothing is allocated beyond it in the arena, and the plan has every line") {
   Setup s;
   AdapterSet a = s.adapters();

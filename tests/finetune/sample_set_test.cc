@@ -9,9 +9,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <thread>
 
 #include "finetune/data/batch.h"
+#include "finetune/data/sample_storage.h"
+#include "finetune/data/xxh3.h"
 #include "temp_dir.h"
 #include "text_testing.h"
 
@@ -181,6 +184,7 @@ TEST_CASE("a damaged or cut file is an error or what it was, wherever the damage
   REQUIRE(bytes.size() > 400);
   int errors = 0, unseen = 0;
   const auto try_open = [&](const std::string& damaged, bool verify) {
+    fs::remove(dir / "d");  // a new file is written faster than an old one again
     write_file(dir / "d", damaged);
     try {
       const SampleSet got = SampleSet::open(dir / "d", verify);
@@ -213,6 +217,43 @@ TEST_CASE("a damaged or cut file is an error or what it was, wherever the damage
   CHECK(contains(error_of([&] { SampleSet::open(dir.path()); }, ErrorCode::io), "not a regular file"));
   ::mkfifo((dir / "pipe").c_str(), 0600);
   CHECK_THROWS_AS(SampleSet::open(dir / "pipe"), Error);
+}
+
+TEST_CASE("a file made to deceive, with the right checksums, is an error") {
+  const TempDir dir;
+  write_set(dir / "s", random_set(9, 5, 1), "meta");
+  const std::string bytes = read_file(dir / "s");
+  const auto message = [&](const std::function<void(SampleFileHeader&, std::string&)>& change) {
+    std::string file = bytes;
+    SampleFileHeader h;
+    std::memcpy(&h, file.data(), sizeof h);
+    const size_t records = h.records_bytes;
+    change(h, file);
+    h.index_hash = Xxh3::of(file.data() + sizeof h + records, file.size() - sizeof h - records);
+    h.records_hash = Xxh3::of(file.data() + sizeof h, records);
+    h.header_hash = Xxh3::of(&h, offsetof(SampleFileHeader, header_hash));
+    std::memcpy(file.data(), &h, sizeof h);
+    fs::remove(dir / "d");
+    write_file(dir / "d", file);
+    return error_of([&] { SampleSet::open(dir / "d"); }, ErrorCode::io);
+  };
+  using Header = SampleFileHeader;
+  CHECK(contains(message([](Header& h, std::string&) { h.version = 2; }), "format version 2, this program reads 1"));
+  CHECK(contains(message([](Header& h, std::string&) { h.reserved[3] = 1; }), "of another kind"));
+  CHECK(contains(message([](Header& h, std::string&) { h.header_bytes = 64; }), "of another kind"));
+  for (uint64_t Header::*field :
+       {&Header::samples, &Header::records_bytes, &Header::metadata_bytes, &Header::file_bytes, &Header::tokens})
+    for (const uint64_t by :
+         {uint64_t{1}, uint64_t{8}, uint64_t{0} - 1, uint64_t{0} - 8, uint64_t{1} << 63, (uint64_t{1} << 62) / 5})
+      CHECK(contains(message([&](Header& h, std::string&) { h.*field += by; }), "not a whole file of samples"));
+  // The index: offsets, lengths.
+  uint64_t records = 0;
+  std::memcpy(&records, bytes.data() + offsetof(Header, records_bytes), sizeof records);
+  const size_t index = sizeof(Header) + records;
+  for (size_t i = index + 9 * 8; i < index + 9 * 20; ++i)
+    for (const int bit : {0, 3, 7})
+      CHECK(contains(message([&](Header&, std::string& f) { f[i] = static_cast<char>(f[i] ^ 1 << bit); }),
+                     "not a whole file of samples"));
 }
 
 TEST_CASE("a file appears whole or not at all, and sets of an older file of that name stay what they are") {
