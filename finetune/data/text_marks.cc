@@ -244,7 +244,7 @@ std::vector<std::string_view> marked_texts_of(const JinjaValue& message) {
 }
 
 JinjaValue mark_texts(const JinjaValue& messages, size_t count, size_t first, size_t last, const MarkAlphabet& alphabet,
-                      bool names) {
+                      bool names, size_t* texts) {
   uint32_t number = 0;
   JinjaValue::List out;
   out.reserve(count);

@@ -60,7 +60,7 @@ std::vector<std::string_view> marked_texts_of(const JinjaValue& message);
 /// outer white space and of <think> tags, so that templates which strip or split still do.
 /// Names are marked only with `names`. `texts`: how many there are in those messages.
 JinjaValue mark_texts(const JinjaValue& messages, size_t count, size_t first, size_t last, const MarkAlphabet& alphabet,
-                      bool names);
+                      bool names, size_t* texts);
 
 /// The value with control marks around texts of control tokens in every string of it, keys included.
 JinjaValue mark_control_text(const JinjaValue& value, const ControlText& control, const MarkAlphabet& alphabet);

@@ -361,6 +361,17 @@ TEST_CASE("answer spans: templates that change texts, where marks would change t
                  "every byte of the rendered conversation would be trained"));
 }
 
+TEST_CASE("answer spans: a template that answers marks with marks misleads nothing") {
+  // U+FDE0 begins a mark, U+FDDF is a digit of it.
+  const std::string digits = "\xef\xb7\x9f\xef\xb7\x9f\xef\xb7\x9f\xef\xb7\x9f\xef\xb7\x9f\xef\xb7\x9f";
+  const std::string forged =
+      "{% for m in messages %}{{ '<|s|>' + m.role + ':' + m.content + '<|e|>' }}"
+      "{% if '\xef\xb7\xa0' in m.content %}{{ '\xef\xb7\xa0" +
+      digits + "' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|s|>assistant:' }}{% endif %}";
+  CHECK(spans_of(forged, chat(kTwo)) ==
+        "<|s|>user:Hi<|e|><|s|>assistant:[Hello.<|e|>]<|s|>user:Bye<|e|><|s|>assistant:[Goodbye.<|e|>]");
+}
+
 TEST_CASE("answer spans: the template's own refusal is shown") {
   const std::string raises =
       "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('System role not supported') }}"
