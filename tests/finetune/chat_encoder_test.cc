@@ -179,6 +179,46 @@ TEST_CASE("chat encoder: prompts whose last token takes in text of the answer ar
   CHECK(trained_text(*tokenizer, s) == "[ the river</s>]");
 }
 
+TEST_CASE("chat encoder: the prompt that is served has the ids that stand before the answer in training") {
+  const auto tokenizer = tokenizer_of();
+  size_t compared = 0, joined = 0;
+  for (const auto& [name, source] : golden().at("templates").items()) {
+    CAPTURE(name);
+    const ChatEncoder encoder(tokenizer, template_of(source.at("own"), "</s>", "<s>"));
+    for (const auto& [which, c] : golden().at("cases").items()) {
+      CAPTURE(which);
+      const Conversation whole = conversation_of(c.at("messages"), c.at("tools"));
+      if (whole.turns.back().role != "assistant") continue;
+      Conversation before = whole;
+      JinjaValue::List messages = before.messages.items();
+      messages.pop_back();
+      before.messages = JinjaValue::list(std::move(messages));
+      before.turns.pop_back();
+      Sample sample;
+      std::vector<int32_t> prompt;
+      ChatNotes notes;
+      try {
+        sample = encoder.encode(whole, &notes);
+        prompt = encoder.encode_prompt(before);
+      } catch (const Error& e) {
+        CHECK(e.code() == ErrorCode::data);  // refused by the template, as in the golden file
+        continue;
+      }
+      if (!encoder.text(whole).text.starts_with(tokenizer->decode(prompt, false))) continue;  // earlier turns rewritten
+      ++compared;
+      const bool begins =
+          prompt.size() <= sample.ids.size() && std::equal(prompt.begin(), prompt.end(), sample.ids.begin());
+      CHECK((begins || notes.joined_prompts > 0));
+      joined += !begins;
+      // Everything behind the prompt is trained.
+      if (begins) CHECK(sample.trained[prompt.size()] == 1);
+      if (begins && prompt.size() > 1) CHECK(sample.trained[prompt.size() - 1] == 0);
+    }
+  }
+  CHECK(compared > 130);
+  CHECK(joined < compared / 20);
+}
+
 TEST_CASE("chat encoder: reads back as the messages, for any text") {
   const auto tokenizer = tokenizer_of();
   const ChatEncoder encoder(tokenizer, template_of(kChat));

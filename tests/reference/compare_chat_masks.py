@@ -61,7 +61,6 @@ FAMILIES = {
     "muse_glimmer": ("<|begin_of_text|>", "<|eot|>"),
 }
 KNOWN = {
-    ("deepseekv3", "own", "tools, turns"): "the template writes a later call without the head of an answer: refused here",
     ("glm4moe", "own", "ends with the user"): "the tagged template counts <|user|>, the head of the next turn, as the end of the answer",
     **{("llava_next", kind, "assistant first"): "transformers drops a span whose first character is a space that no token's offsets hold"
        for kind in ("tags", "own")},
