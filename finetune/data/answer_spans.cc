@@ -32,7 +32,8 @@ std::vector<TextSpan> plain_spans(ConversationRenderer& renderer, const ControlT
   // A row may name special tokens of its own; those are the template's.
   const auto is_token = [](const JinjaValue& key) { return key.is(Kind::string) && key.text().ends_with("_token"); };
   bool any = has_control_text(c.messages, control) || has_control_text(c.tools, control);
-  for (const auto& [key, value] : c.variables) any = any || (!is_token(key) && has_control_text(value, control));
+  for (const auto& [key, value] : renderer.variables())
+    any = any || (!is_token(key) && has_control_text(value, control));
   if (!any) return {};
   const auto refuse = [](const std::string& why) -> Error {
     return Error(ErrorCode::data,
@@ -42,7 +43,7 @@ std::vector<TextSpan> plain_spans(ConversationRenderer& renderer, const ControlT
   const auto alphabet = MarkAlphabet::unused_in(c, text);
   if (!alphabet) throw refuse("it cannot be followed through the template, because the row has noncharacters (U+FDD0)");
   JinjaValue::Entries variables;
-  for (const auto& [key, value] : c.variables)
+  for (const auto& [key, value] : renderer.variables())
     variables.emplace_back(key, is_token(key) ? value : mark_control_text(value, control, *alphabet));
   std::optional<MarkAlphabet::Read> read;
   try {

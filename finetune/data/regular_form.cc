@@ -1,112 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "regular_form.h"
 
-#include <algorithm>
-
 #include "../../kernels/error.h"
 #include "../text/jinja/unicode.h"
 
 namespace bantam {
-namespace {
-
-constexpr const char* kRoles[] = {"system", "user", "assistant"};
-constexpr const char* kTexts[] = {"Alpha beta", "Gamma delta", "Epsilon zeta", "Eta theta", "Iota kappa", "Lambda mu"};
-
-Conversation conversation_of(const std::vector<int>& roles, bool with_tools) {
-  Conversation out;
-  JinjaValue::List messages;
-  for (size_t i = 0; i < roles.size(); ++i) {
-    messages.push_back(JinjaValue::dict({{"role", kRoles[roles[i]]}, {"content", kTexts[i]}}));
-    out.turns.push_back({kRoles[roles[i]], {}, {}});
-  }
-  out.messages = JinjaValue::list(std::move(messages));
-  if (with_tools) {
-    const JinjaValue text = JinjaValue::dict({{"type", "string"}, {"description", "Nu xi"}});
-    const JinjaValue parameters = JinjaValue::dict({{"type", "object"},
-                                                    {"properties", JinjaValue::dict({{"omicron", text}})},
-                                                    {"required", JinjaValue::list({"omicron"})}});
-    const JinjaValue function =
-        JinjaValue::dict({{"name", "pi_rho"}, {"description", "Sigma tau"}, {"parameters", parameters}});
-    out.tools = JinjaValue::list({JinjaValue::dict({{"type", "function"}, {"function", function}})});
-  }
-  return out;
-}
-
-std::optional<std::string> rendered(const ChatTemplate& chat_template, const std::vector<int>& roles, bool prompt,
-                                    bool with_tools) {
-  const Conversation conversation = conversation_of(roles, with_tools);
-  ConversationRenderer renderer(chat_template, conversation);
-  return renderer.part(roles.size(), prompt);
-}
-
-}  // namespace
-
-TemplateFacts learn_facts(const ChatTemplate& chat_template, const ControlText& control, const std::string& eos,
-                          bool with_tools) {
-  TemplateFacts facts;
-  facts.eos = eos;
-  if (!eos.empty()) facts.markers.insert(eos), facts.doubled.insert(eos);
-  for (const auto& [name, token] : chat_template.special_tokens()) {  // the template's own may be another one
-    if (name.text() == "eos_token" && !token.text().empty()) facts.markers.insert(token.text());
-  }
-  for (const auto& roles : {std::vector<int>{0}, {1}, {0, 1}, {1, 2}, {0, 1, 2}}) {
-    const auto text = rendered(chat_template, roles, false, with_tools);
-    if (!text) continue;
-    const size_t at = text->rfind(kTexts[roles.size() - 1]);
-    if (at == std::string::npos) continue;
-    std::string_view tail = std::string_view(*text).substr(at + std::string_view(kTexts[roles.size() - 1]).size());
-    tail = text_strip(tail, std::nullopt, true, false);
-    if (const size_t n = control.starts(tail); n > 0) {
-      facts.markers.insert(std::string(tail.substr(0, n)));
-      if (roles.back() != 2) {
-        facts.doubled.insert(std::string(tail.substr(0, n)));
-      } else {
-        const size_t end = std::min(tail.find_first_not_of("\r\n", n), tail.size());
-        facts.line_ends = tail.substr(n, end - n);
-      }
-    }
-    if (roles.back() == 1 && facts.head.empty()) {
-      const auto prompt = rendered(chat_template, roles, true, with_tools);
-      if (prompt && prompt->starts_with(*text)) facts.head = prompt->substr(text->size());
-    }
-  }
-  const auto open = [&](std::string_view head) {  // its first control token that ends no turn
-    for (const TextSpan span : control.find(head)) {
-      std::string token(head.substr(span.begin, span.end - span.begin));
-      if (facts.markers.contains(token)) continue;
-      if (std::find(facts.openers.begin(), facts.openers.end(), token) == facts.openers.end()) {
-        facts.openers.push_back(std::move(token));
-      }
-      return;
-    }
-  };
-  open(facts.head);
-  if (const auto text = rendered(chat_template, {1, 2, 1}, false, with_tools)) {
-    // The same before the first and before the second user text.
-    const size_t first = text->find(kTexts[0]), second = text->rfind(kTexts[2]);
-    const size_t answer = text->rfind(kTexts[1], second);
-    if (first != std::string::npos && second != std::string::npos && answer != std::string::npos && answer > first) {
-      const size_t from = answer + std::string_view(kTexts[1]).size();
-      size_t same = 0;
-      while (same < first && same < second - from && (*text)[first - 1 - same] == (*text)[second - 1 - same]) ++same;
-      open(std::string_view(*text).substr(first - same, same));
-    }
-  }
-  facts.core = facts.head.size();
-  const auto before = rendered(chat_template, {1}, false, with_tools);
-  for (const auto& roles : {std::vector<int>{1, 2}, {1, 2, 1}, {1, 2, 1, 2}}) {
-    const auto text = rendered(chat_template, roles, false, with_tools);
-    if (!before || !text || !text->starts_with(*before)) continue;
-    const size_t end = text->find(kTexts[1], before->size());
-    if (end == std::string::npos) continue;
-    const std::string_view here = std::string_view(*text).substr(before->size(), end - before->size());
-    size_t same = 0;
-    while (same < here.size() && same < facts.head.size() && here[same] == facts.head[same]) ++same;
-    if (same < facts.head.size()) same = cut_before(facts.head, same, control);
-    facts.core = std::min(facts.core, same);
-  }
-  return facts;
-}
 
 RegularForm RegularForm::learn(const ChatTemplate& chat_template, const ControlText& control,
                                const TemplateFacts& facts) {
@@ -131,7 +29,7 @@ void RegularForm::set(std::optional<Link>& place, Link link) {
 
 void RegularForm::learn_from(const ChatTemplate& chat_template, const ControlText& control, const TemplateFacts& facts,
                              const std::vector<Role>& roles) {
-  const Conversation conversation = conversation_of({roles.begin(), roles.end()}, false);
+  const Conversation conversation = sample_conversation({roles.begin(), roles.end()}, false);
   ConversationRenderer renderer(chat_template, conversation);
   const auto text = renderer.part(roles.size(), false);
   if (!text) return;
@@ -140,9 +38,9 @@ void RegularForm::learn_from(const ChatTemplate& chat_template, const ControlTex
   size_t from = 0;
   Link link;  // what is known of the one that is being read
   for (size_t i = 0; i < roles.size(); ++i) {
-    const size_t at = text->find(kTexts[i], from);
+    const size_t at = text->find(sample_text(i), from);
     if (at == std::string::npos) return;
-    const size_t text_end = at + std::string_view(kTexts[i]).size();
+    const size_t text_end = at + sample_text(i).size();
     const TurnPlace place = roles[i] == kAssistant ? finder.answer(i) : finder.content(i);
     // An answer that starts inside of its text, or ends before it does, is for the finder.
     if (!place.found || place.begin < from || place.begin > at || place.body_end < text_end) return;
@@ -171,7 +69,7 @@ std::optional<RegularForm::Role> RegularForm::role_of(const JinjaValue& message,
     if (!key.is(Kind::string)) return std::nullopt;
     if (key.text() == "role" && value.is(Kind::string)) {
       for (const Role r : {kSystem, kUser, kAssistant})
-        if (value.text() == kRoles[r]) role = r;
+        if (value.text() == sample_role(r)) role = r;
     } else if (key.text() == "content" && value.is(Kind::string)) {
       *content = &value.text();
     } else if (!value.is(Kind::none)) {

@@ -11,11 +11,6 @@
 
 namespace bantam {
 
-/// What a template shows on conversations of ours, with a tool or without (there may be a template for each). A
-/// template that refuses them has less to show.
-TemplateFacts learn_facts(const ChatTemplate& chat_template, const ControlText& control, const std::string& eos,
-                          bool with_tools);
-
 class RegularForm {
  public:
   /// Learned from renderings of conversations of ours, with the places that TurnFinder has for them.

@@ -2,6 +2,7 @@
 #include "turn_finder.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "../../kernels/error.h"
 #include "../text/jinja/unicode.h"
@@ -11,8 +12,6 @@ namespace bantam {
 namespace {
 
 constexpr size_t npos = std::string::npos;
-// Of one conversation. Turns with the same text around them share their renderings, so that thousands fit.
-constexpr size_t kMostRenderings = 2048, kMostBytes = size_t{1} << 30;
 
 bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
@@ -25,88 +24,6 @@ size_t common_prefix(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
-
-size_t cut_before(std::string_view text, size_t length, const ControlText& control) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  for (; length > 0; --length) {
-    if (text[length - 1] == '\n') break;
-    // The name of a role belongs to the control token before it.
-    const bool named = length < text.size() && is_letter(text[length]);
-    if (!named && control.ends(text.substr(0, length)) > 0) break;
-  }
-  return length;
-}
-
-ConversationRenderer::ConversationRenderer(const ChatTemplate& chat_template, const Conversation& conversation)
-    : template_(chat_template), conversation_(conversation) {
-  for (const auto& [key, value] : conversation.variables) {
-    // What is rendered is asked for here; a row cannot change that.
-    const bool ours = key.is(JinjaValue::Kind::string) &&
-                      (key.text() == "add_generation_prompt" || key.text() == "messages" || key.text() == "tools");
-    if (!ours) variables_.emplace_back(key, value);
-  }
-  now_ = chat_template.today();
-  options_.clock = [this] {
-    if (!now_) {
-      const std::time_t seconds = std::time(nullptr);
-      std::tm local{};
-      localtime_r(&seconds, &local);
-      now_ = local;
-    }
-    return *now_;
-  };
-}
-
-Rendered ConversationRenderer::render(const JinjaValue& messages, const JinjaValue& tools,
-                                      JinjaValue::Entries variables, bool prompt) {
-  if (++renderings_ > kMostRenderings || bytes_ > kMostBytes) {
-    throw Error(ErrorCode::data,
-                str("a conversation of ", size(), " messages, which the template writes in too many different ways: ",
-                    renderings_ - 1, " renderings did not show where each turn stands"),
-                "use a chat template with {% generation %} tags, or shorter conversations");
-  }
-  ChatInput input;
-  input.messages = messages;
-  input.tools = tools;
-  input.add_generation_prompt = prompt;
-  input.variables = std::move(variables);
-  Rendered out = template_.render(input, options_);
-  bytes_ += out.text.size();
-  return out;
-}
-
-Rendered ConversationRenderer::render(const JinjaValue& messages, bool prompt) {
-  return render(messages, conversation_.tools, variables_, prompt);
-}
-
-std::optional<std::string> ConversationRenderer::part(size_t count, bool prompt) {
-  const auto& items = conversation_.messages.items();
-  JinjaValue::List first(items.begin(), items.begin() + static_cast<ptrdiff_t>(count));
-  const JinjaValue messages = JinjaValue::list(std::move(first));
-  const size_t before = bytes_;
-  try {
-    return render(messages, prompt).text;
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::data || renderings_ > kMostRenderings || before > kMostBytes) throw;
-    return std::nullopt;
-  }
-}
-
-std::optional<std::vector<Mark>> ConversationRenderer::marks(size_t count, bool prompt, size_t first, size_t last,
-                                                             std::string_view plain, const MarkAlphabet& alphabet,
-                                                             bool names) {
-  size_t texts = 0;
-  const JinjaValue messages = mark_texts(conversation_.messages, count, first, last, alphabet, names, &texts);
-  const size_t before = bytes_;
-  try {
-    auto read = alphabet.read(render(messages, prompt).text, texts);
-    if (!read || read->text != plain) return std::nullopt;
-    return std::move(read->marks);
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::data || renderings_ > kMostRenderings || before > kMostBytes) throw;
-    return std::nullopt;
-  }
-}
 
 TurnFinder::TurnFinder(ConversationRenderer& renderer, const ControlText& control, const TemplateFacts& facts,
                        const std::string& text)

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where each turn of a conversation stands in its rendering, found by rendering parts of it and comparing.
 #pragma once
-#include <ctime>
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "../text/chat_template.h"
-#include "text_marks.h"
+#include "conversation_renderer.h"
+#include "template_facts.h"
 
 namespace bantam {
 
@@ -22,52 +20,6 @@ struct TurnPlace {
   size_t marker = 0;    ///< the marker; == end: there is none
   size_t end = 0;       ///< with the marker and the line end that belongs to it
   std::string rest;     ///< what the prompt has more than the rendering before `begin`
-};
-
-/// Whether turns of this role are what the model says.
-inline bool says_model(std::string_view role) {
-  return role == "assistant" || role == "model";
-}
-
-/// What is known of a template before any row.
-struct TemplateFacts {
-  std::string head;                         ///< what add_generation_prompt adds
-  size_t core = 0;                          ///< bytes of it that stand before every answer
-  std::string eos;                          ///< may be empty
-  std::unordered_set<std::string> markers;  ///< control tokens that end a turn
-  std::unordered_set<std::string> doubled;  ///< those of them that may stand behind another one
-  std::string line_ends;                    ///< behind the marker of an answer
-  std::vector<std::string> openers;         ///< control tokens that start a turn
-};
-
-/// Where `text` can be cut at or before `length`: behind a control token or a line end.
-size_t cut_before(std::string_view text, size_t length, const ControlText& control);
-
-/// One conversation, rendered as often as needed, within a limit.
-class ConversationRenderer {
- public:
-  ConversationRenderer(const ChatTemplate& chat_template, const Conversation& conversation);
-  ConversationRenderer(const ConversationRenderer&) = delete;
-
-  /// The first `count` messages. Errors of the template are thrown.
-  Rendered render(const JinjaValue& messages, bool prompt);
-  Rendered render(const JinjaValue& messages, const JinjaValue& tools, JinjaValue::Entries variables, bool prompt);
-  /// None: the template refuses.
-  std::optional<std::string> part(size_t count, bool prompt);
-  /// Marks of the messages from `first` to before `last` among the first `count`, where they change nothing else:
-  /// without them the rendering is `plain`.
-  std::optional<std::vector<Mark>> marks(size_t count, bool prompt, size_t first, size_t last, std::string_view plain,
-                                         const MarkAlphabet& alphabet, bool names = false);
-  const Conversation& conversation() const { return conversation_; }
-  size_t size() const { return conversation_.messages.items().size(); }
-
- private:
-  const ChatTemplate& template_;
-  const Conversation& conversation_;
-  JinjaValue::Entries variables_;
-  JinjaOptions options_;
-  std::optional<std::tm> now_;  // the same for all renderings of a conversation
-  size_t renderings_ = 0, bytes_ = 0;
 };
 
 class TurnFinder {

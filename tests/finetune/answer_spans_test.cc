@@ -564,6 +564,65 @@ TEST_CASE("answer spans: found spans are the tagged ones, for conversations of a
   MESSAGE(found << " of " << compared << " the same");
 }
 
+TEST_CASE("answer spans: broken templates end in spans that are in order or in an error") {
+  const auto golden =
+      ordered_json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "chat_mask_golden.json"));
+  std::vector<std::string> sources;
+  for (const auto& [name, source] : golden.at("templates").items()) {
+    sources.push_back(source.at("own"));
+    sources.push_back(source.at("tagged"));
+  }
+  const auto conversation =
+      conversation_of(json(R"([{"role": "system", "content": "S"}, {"role": "user", "content": "Hi </s>"},
+      {"role": "assistant", "content": "<think>\nx\n</think>\n\nyes"}, {"role": "user", "content": "go"},
+      {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"a": "b"}}}]},
+      {"role": "tool", "content": "r"}, {"role": "assistant", "content": "done"}])"));
+  RandomText random(23);
+  size_t rendered = 0, refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string source = sources[random.next() % sources.size()];
+    for (uint32_t n = 1 + random.next() % 3; n > 0; --n) {
+      const size_t at = random.next() % source.size(), length = 1 + random.next() % 12;
+      switch (random.next() % 3) {
+        case 0:
+          source.erase(at, length);
+          break;
+        case 1:
+          source.insert(at, source.substr(random.next() % source.size(), length));
+          break;
+        default:
+          source.replace(at, length, source.substr(random.next() % source.size(), length));
+      }
+    }
+    try {
+      const AnsweredText text = AnswerSpans(template_of(source, "</s>", "<s>"), kControl, "</s>").render(conversation);
+      size_t behind = 0, bytes = 0;
+      for (const TrainedSpan& span : text.trained) {
+        CHECK(span.bytes.begin >= behind);
+        CHECK(span.bytes.end > span.bytes.begin);
+        behind = span.bytes.end;
+        bytes += span.bytes.end - span.bytes.begin;
+        CHECK(conversation.turns[span.turn].role == "assistant");
+      }
+      CHECK(behind <= text.text.size());
+      CHECK(bytes > 0);
+      CHECK(bytes < text.text.size());
+      behind = 0;
+      for (const TextSpan& span : text.plain) {
+        CHECK(span.begin >= behind);
+        CHECK(text.text.substr(span.begin, span.end - span.begin) == "</s>");
+        behind = span.end;
+      }
+      ++rendered;
+    } catch (const Error& e) {
+      CHECK((e.code() == ErrorCode::data || e.code() == ErrorCode::model));
+      ++refused;
+    }
+  }
+  CHECK(rendered > 150);
+  CHECK(refused > 300);
+}
+
 TEST_CASE("answer spans: the plain form is used, and only where every byte is as it says") {
   const auto parsed = template_of(kChat);
   const ControlText control(kControl);
@@ -586,6 +645,14 @@ TEST_CASE("answer spans: the plain form is used, and only where every byte is as
   }
   CHECK(!form.places(c, text + " ").has_value());
   CHECK(!form.places(c, text.substr(1)).has_value());
+}
+
+TEST_CASE("answer spans: variables of the row reach the template, but not what is rendered") {
+  const std::string source = "{{ bos_token }}{{ note | default('') }}" + kChat;
+  const Conversation c =
+      conversation_of(json(R"([{"role": "user", "content": "<|e|>"}, {"role": "assistant", "content": "A"}])"), nullptr,
+                      json(R"({"add_generation_prompt": true, "messages": [], "note": "n</s>", "bos_token": "<s>"})"));
+  CHECK(spans_of(source, c) == "<s>n(</s>)<|s|>user\n(<|e|>)<|e|>\n<|s|>assistant\n[A<|e|>\n]");
 }
 
 TEST_CASE("answer spans: long conversations take time that grows with their length") {

@@ -8,7 +8,7 @@ Reference: transformers 4.57.1, apply_chat_template(return_assistant_tokens_mask
 tokenizer that has the family's control tokens. Compared with `==`: (tags) Bantam with the tagged template; (own) Bantam with the
 model's own template, where both templates write the same text. Counted apart, because they differ on purpose:
 - other text: the two templates do not write the same (the tagged ones keep the reasoning of earlier turns), or content parts are joined
-  here because the template takes text only;
+  here because the template takes text only, or null content is no text here where the template would write "None";
 - head: the tags of some families hold the end of the generation prompt ("\\n", "<think>\\n", "<|start|>assistant"), which the served model
   never has to say. Only tokens of that prompt may differ, and only there;
 - KNOWN: single cases, with the reason.
@@ -278,7 +278,7 @@ def main():
                     notes.append(f"  {kind} {name}: BAD error {got['error'][:300]}")
                 continue
             if got["text"] != want["text"]:
-                counts[kind][1 if kind == "own" or name == "parts" else 2] += 1
+                counts[kind][1 if kind == "own" or name == "parts" or "None" in want["text"] else 2] += 1
                 notes.append(f"  {kind} {name}: other text" + (f"\n{got['text']!r}\n{want['text']!r}" if args.verbose else ""))
                 continue
             mask = list(want["trained"])
