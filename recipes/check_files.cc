@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "../finetune/data/conversation.h"
-#include "../finetune/data/row_reader.h"
+#include "../finetune/data/chat/conversation.h"
+#include "../finetune/data/rows/row_reader.h"
 #include "../kernels/error.h"
 
 namespace bantam {

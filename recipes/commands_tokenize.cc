@@ -10,7 +10,7 @@
 #include "../finetune/data/dataset.h"
 #include "../finetune/data/grouped.h"
 #include "../finetune/data/row_encoder.h"
-#include "../finetune/data/row_reader.h"
+#include "../finetune/data/rows/row_reader.h"
 #include "../kernels/error.h"
 #include "commands.h"
 #include "model_source.h"

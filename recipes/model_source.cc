@@ -6,7 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "../finetune/data/chat_encoder.h"
+#include "../finetune/data/chat/chat_encoder.h"
 #include "../finetune/train/run_state.h"
 #include "../kernels/error.h"
 #include "load.h"

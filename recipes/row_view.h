@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "../finetune/data/sample_set.h"
+#include "../finetune/data/samples/sample_set.h"
 #include "../finetune/text/tokenizer.h"
 
 namespace bantam {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dataset.h"
-#include "sample_set.h"
+#include "samples/sample_set.h"
 
 namespace bantam {
 

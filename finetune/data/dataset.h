@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "../text/tokenizer.h"
+#include "chat/mask_options.h"
 #include "data_report.h"
 #include "dataset_spec.h"
-#include "mask_options.h"
-#include "sample_set.h"
+#include "samples/sample_set.h"
 
 namespace bantam {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "row_format.h"
+#include "rows/row_format.h"
 
 namespace bantam {
 

@@ -11,8 +11,8 @@
 #include "dataset.h"
 #include "row_collector.h"
 #include "row_encoder.h"
-#include "row_reader.h"
-#include "token_cache.h"
+#include "rows/row_reader.h"
+#include "samples/token_cache.h"
 
 namespace bantam {
 namespace {

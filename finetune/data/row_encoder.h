@@ -5,9 +5,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "chat_encoder.h"
+#include "chat/chat_encoder.h"
+#include "chat/mask_options.h"
 #include "dataset_spec.h"
-#include "mask_options.h"
 
 namespace bantam {
 

@@ -18,7 +18,7 @@
 
 #include "finetune/data/batch.h"
 #include "finetune/data/packing.h"
-#include "finetune/data/sample_set.h"
+#include "finetune/data/samples/sample_set.h"
 
 using namespace bantam;
 

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "chat_testing.h"
-#include "finetune/data/regular_form.h"
+#include "finetune/data/chat/regular_form.h"
 
 using namespace bantam;
 using namespace bantam::testing;

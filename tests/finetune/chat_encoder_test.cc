@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversations to ids and masks: against what transformers makes of them, and what of the messages is plain text.
-#include "finetune/data/chat_encoder.h"
+#include "finetune/data/chat/chat_encoder.h"
 
 #include <doctest/doctest.h>
 

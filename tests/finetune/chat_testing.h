@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "finetune/data/answer_spans.h"
+#include "finetune/data/chat/answer_spans.h"
 #include "text_testing.h"
 
 namespace bantam::testing {

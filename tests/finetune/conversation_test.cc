@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of chat data in the shapes that people have them, as one conversation; and what is said of rows that are none.
-#include "finetune/data/conversation.h"
+#include "finetune/data/chat/conversation.h"
 
 #include <doctest/doctest.h>
 

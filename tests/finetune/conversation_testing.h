@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "finetune/data/conversation.h"
+#include "finetune/data/chat/conversation.h"
 #include "kernels/error.h"
 
 namespace bantam::testing {

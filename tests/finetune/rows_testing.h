@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "finetune/data/row_reader_parts.h"
+#include "finetune/data/rows/row_reader_parts.h"
 #include "quant/quant_testing.h"
 
 namespace bantam::testing {

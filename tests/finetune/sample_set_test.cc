@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sets of samples: in memory and in files they are the same, and no damage of a file goes unseen.
-#include "finetune/data/sample_set.h"
+#include "finetune/data/samples/sample_set.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "finetune/data/batch.h"
-#include "finetune/data/sample_storage.h"
-#include "finetune/data/xxh3.h"
+#include "finetune/data/samples/sample_storage.h"
+#include "finetune/data/samples/xxh3.h"
 #include "temp_dir.h"
 #include "text_testing.h"
 

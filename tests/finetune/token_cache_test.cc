@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cache of prepared data: found again, whole or absent, whatever else reads, writes, dies or trims.
-#include "finetune/data/token_cache.h"
+#include "finetune/data/samples/token_cache.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "finetune/data/chat_encoder.h"
+#include "finetune/data/chat/chat_encoder.h"
 #include "kernels/error.h"
 
 using namespace bantam;
