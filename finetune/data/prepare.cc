@@ -129,6 +129,9 @@ class Preparation {
       if (e.code() != ErrorCode::data) throw located(e, reader, s.raw.line);
       s.malformed = located(e, reader, s.raw.line);
     }
+    s.json = nullptr;  // here, where many threads free it
+    constexpr size_t kKept = size_t{1} << 16;
+    if (s.raw.text.capacity() > kKept) std::string().swap(s.raw.text);  // long rows would add up over the slots
   }
 
   const Slot* first_parsed() const {
