@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public interface in one header; installed as <bantam/bantam.h>. In the order of use:
-//   load_model, load_tokenizer, read_datasets      what to train on what
+//   load_model, load_tokenizer, load_chat_template,
+//   read_datasets                                  what to train on what
 //   AdapterSet, Context, TrainOptions              what is trained, where, how
 //   train                                          a whole run; hooks report and may stop it
 //   Trainer                                        the same a step at a time: train_step, evaluate

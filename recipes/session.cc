@@ -8,6 +8,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "../finetune/data/grouped.h"
 #include "../kernels/device_choice.h"
@@ -202,6 +205,10 @@ Session data_session(const Recipe& r, const CommandOptions& options, const std::
   s.config = load_model_config(r.base_model);
   clamp_length(s, r, options.quiet);
   read_data(s, r, options, today);
+#ifdef __GLIBC__
+  // What preparing took goes back to the system: the plan that follows counts from here.
+  malloc_trim(0);
+#endif
   return s;
 }
 
