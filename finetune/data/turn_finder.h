@@ -54,6 +54,7 @@ class ConversationRenderer {
   Rendered render(const JinjaValue& messages, const JinjaValue& tools, JinjaValue::Entries variables, bool prompt);
   /// None: the template refuses.
   std::optional<std::string> part(size_t count, bool prompt);
+  std::optional<std::string> of(const JinjaValue& messages, bool prompt = false);
   /// Marks of the messages from `first` to before `last` among the first `count`, where they change nothing else:
   /// without them the rendering is `plain`.
   std::optional<std::vector<Mark>> marks(size_t count, bool prompt, size_t first, size_t last, std::string_view plain,
@@ -120,6 +121,7 @@ class TurnFinder {
   std::optional<size_t> end_by_tail(size_t turn, const std::string& part, const Own& own, Window window);
   bool verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own);
   size_t before_opener(size_t from, size_t to) const;
+  std::pair<size_t, size_t> outer_space(size_t turn, size_t begin, size_t end);
   std::string between(size_t from, size_t to, const char* what) const;
 
   ConversationRenderer& renderer_;
