@@ -37,8 +37,9 @@ size_t cut_before(std::string_view text, size_t length, const ControlText& contr
   return length;
 }
 
-ConversationRenderer::ConversationRenderer(const ChatTemplate& chat_template, const Conversation& conversation)
-    : template_(chat_template), conversation_(conversation) {
+ConversationRenderer::ConversationRenderer(const ChatTemplate& chat_template, const Conversation& conversation,
+                                           std::string trailer)
+    : template_(chat_template), conversation_(conversation), trailer_(std::move(trailer)) {
   for (const auto& [key, value] : conversation.variables) {
     // What is rendered is asked for here; a row cannot change that.
     const bool ours = key.is(JinjaValue::Kind::string) &&
@@ -82,7 +83,9 @@ Rendered ConversationRenderer::render(const JinjaValue& messages, bool prompt) {
 std::optional<std::string> ConversationRenderer::part(size_t count, bool prompt) {
   const auto& items = conversation_.messages.items();
   JinjaValue::List first(items.begin(), items.begin() + static_cast<ptrdiff_t>(count));
-  return of(JinjaValue::list(std::move(first)), prompt);
+  auto text = of(JinjaValue::list(std::move(first)), prompt);
+  if (text && text->ends_with(trailer_)) text->resize(text->size() - trailer_.size());
+  return text;
 }
 
 std::optional<std::string> ConversationRenderer::of(const JinjaValue& messages, bool prompt) {
@@ -102,7 +105,9 @@ std::optional<std::vector<Mark>> ConversationRenderer::marks(size_t count, bool 
   const size_t before = bytes_;
   try {
     auto read = alphabet.read(render(messages, prompt).text);
-    if (!read || read->text != plain) return std::nullopt;
+    if (!read || !read->text.starts_with(plain)) return std::nullopt;
+    const std::string_view rest = std::string_view(read->text).substr(plain.size());
+    if (!rest.empty() && rest != trailer_) return std::nullopt;
     return std::move(read->marks);
   } catch (const Error& e) {
     if (e.code() != ErrorCode::data || renderings_ > kMostRenderings || before > kMostBytes) throw;
@@ -387,7 +392,7 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
 
   bool both = false;  // both renderings are beginnings of the whole: what is between them is the turn
   if (!end && turn + 1 == n) {
-    end = text_.size();
+    end = text_.size() - (text_.ends_with(facts_.trailer) ? facts_.trailer.size() : 0);
     both = prompt && text_.starts_with(*prompt);
   } else if (!end) {
     part = renderer_.part(turn + 1, false);

@@ -37,6 +37,7 @@ struct TemplateFacts {
   std::unordered_set<std::string> markers;  ///< control tokens that end a turn
   std::unordered_set<std::string> doubled;  ///< those of them that may stand behind another one
   std::string line_ends;                    ///< behind the marker of an answer
+  std::string trailer;                      ///< white space at the end of every rendering, behind a head too
   std::vector<std::string> openers;         ///< control tokens that start a turn
 };
 
@@ -46,7 +47,8 @@ size_t cut_before(std::string_view text, size_t length, const ControlText& contr
 /// One conversation, rendered as often as needed, within a limit.
 class ConversationRenderer {
  public:
-  ConversationRenderer(const ChatTemplate& chat_template, const Conversation& conversation);
+  /// `trailer`: taken from the ends of parts.
+  ConversationRenderer(const ChatTemplate& chat_template, const Conversation& conversation, std::string trailer = {});
   ConversationRenderer(const ConversationRenderer&) = delete;
 
   /// The first `count` messages. Errors of the template are thrown.
@@ -56,7 +58,7 @@ class ConversationRenderer {
   std::optional<std::string> part(size_t count, bool prompt);
   std::optional<std::string> of(const JinjaValue& messages, bool prompt = false);
   /// Marks of the messages from `first` to before `last` among the first `count`, where they change nothing else:
-  /// without them the rendering is `plain`.
+  /// without them the rendering is `plain`, with the trailer or without.
   std::optional<std::vector<Mark>> marks(size_t count, bool prompt, size_t first, size_t last, std::string_view plain,
                                          const MarkAlphabet& alphabet, bool names = false);
   const Conversation& conversation() const { return conversation_; }
@@ -67,6 +69,7 @@ class ConversationRenderer {
   const Conversation& conversation_;
   JinjaValue::Entries variables_;
   JinjaOptions options_;
+  std::string trailer_;
   std::optional<std::tm> now_;  // the same for all renderings of a conversation
   size_t renderings_ = 0, bytes_ = 0;
 };
