@@ -261,7 +261,18 @@ TEST_CASE("prepared data are used again for the same input, and for no other") {
   changed(
       "weight", [&] { m.spec.weight = 2; }, respec);
   changed(
-      "field_train", [&] { m.spec.field_train = "learn"; }, respec);
+      "sample_by", [&] { m.spec.sample_by = SampleBy::line; }, respec);
+  const std::pair<std::string DatasetSpec::*, const char*> fields[] = {
+      {&DatasetSpec::field_prompt, "q"},        {&DatasetSpec::field_completion, "a"},
+      {&DatasetSpec::field_text, "t"},          {&DatasetSpec::field_instruction, "i"},
+      {&DatasetSpec::field_input, "in"},        {&DatasetSpec::field_output, "out"},
+      {&DatasetSpec::field_system, "s"},        {&DatasetSpec::field_messages, "messages"},
+      {&DatasetSpec::field_role, "role"},       {&DatasetSpec::field_content, "content"},
+      {&DatasetSpec::field_tools, "functions"}, {&DatasetSpec::field_train, "learn"},
+      {&DatasetSpec::field_weight, "w"}};
+  for (const auto& field : fields)
+    changed(
+        field.second, [&] { m.spec.*field.first = field.second; }, respec);
   changed(
       "roles",
       [&] {
@@ -277,6 +288,12 @@ TEST_CASE("prepared data are used again for the same input, and for no other") {
     j[key] = value;
     write_file(m.dir() / "tokenizer_config.json", j.dump());
   };
+  write_file(m.dir() / "dated.jinja", "{{ strftime_now('%Y') }}" + kTurns);
+  for (const char* today : {"2026-02-03", "2026-02-04"}) {
+    changed(
+        "date", [&] { m.chat_template = load_chat_template(m.dir().path(), m.dir() / "dated.jinja", today); },
+        as_before);
+  }
   changed(
       "template", [&] { m.chat_template = ModelFolder(kTurnsWithBos + " ").chat_template; }, as_before);
   changed(
