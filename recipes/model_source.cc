@@ -83,17 +83,9 @@ std::vector<int32_t> stop_ids(const fs::path& model, const std::shared_ptr<const
   std::vector<int32_t> ids = generation_config_ids(model);
   if (tokenizer->eos_id() >= 0) ids.insert(ids.begin(), tokenizer->eos_id());
   if (chat_template) {
-    // What training supervises behind an answer is what ends it.
-    Conversation c = conversation_of({{}, "a"});
-    JinjaValue::List messages = c.messages.items();
-    messages.push_back(message("assistant", "b")), c.turns.push_back({"assistant", {}, {}});
-    c.messages = JinjaValue::list(std::move(messages));
-    const Sample s = ChatEncoder(tokenizer, chat_template).encode(c);
-    for (size_t i = s.ids.size(); i-- > 0;) {
-      if (s.trained[i] == 0 || !tokenizer->is_special(s.ids[i])) continue;  // a line end may stand behind the marker
-      ids.push_back(s.ids[i]);
-      break;
-    }
+    // What training supervises behind an answer is what ends it, where it is one token.
+    const auto end = ChatEncoder(tokenizer, chat_template).end_of_turn();
+    if (end && end->ids.size() == 1) ids.push_back(end->ids[0]);
   }
   std::vector<int32_t> once;
   for (const int32_t id : ids)

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +13,9 @@
 #include <malloc.h>
 #endif
 
+#include "../finetune/data/chat/chat_encoder.h"
 #include "../finetune/data/grouped.h"
+#include "../finetune/text/utf8.h"
 #include "../kernels/device_choice.h"
 #include "../kernels/hash.h"
 #include "resolved.h"
@@ -151,6 +154,30 @@ void clamp_length(Session& s, const Recipe& r, bool quiet) {
 }  // namespace
 
 namespace {
+// A template of another model may end answers with what is no token here: the model learns no token to stop at.
+void warn_of_end(const Session& s, const Recipe& r) {
+  const auto is_chat = [](const SourceReport& source) {
+    return source.type == DatasetType::chat || source.type == DatasetType::alpaca;
+  };
+  const auto& sources = s.train.report.sources;
+  if (!s.chat_template || r.train_on_eos == TrainOnEos::none || std::none_of(sources.begin(), sources.end(), is_chat))
+    return;
+  const auto end = ChatEncoder(s.tokenizer, s.chat_template).end_of_turn();
+  if (!end || end->ids.size() == 1) return;
+  const char* advice = "name another chat_template, such as the one of the model";
+  if (end->ids.empty()) {
+    std::fprintf(
+        stderr,
+        "warning: the chat template writes nothing behind an answer, so that the model does not learn to stop; %s\n",
+        advice);
+  } else {
+    std::fprintf(
+        stderr,
+        "warning: the chat template ends an answer with '%s', which is no token of this vocabulary (%zu tokens); %s\n",
+        printable(end->text, 60).c_str(), end->ids.size(), advice);
+  }
+}
+
 void read_data(Session& s, const Recipe& r, const CommandOptions& options, const std::string& today) {
   s.tokenizer = load_tokenizer(r.base_model);
   s.chat_template = load_chat_template(r.base_model, r.chat_template, today);
@@ -182,6 +209,7 @@ void read_data(Session& s, const Recipe& r, const CommandOptions& options, const
     return d;
   };
   s.train = read(r.datasets);
+  warn_of_end(s, r);
   if (!r.test_datasets.empty()) {
     s.eval = read(r.test_datasets);
   } else if (r.val_set_size > 0) {

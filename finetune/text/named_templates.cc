@@ -137,12 +137,16 @@ constexpr std::string_view kGemma3 = R"({{- bos_token }}
 constexpr std::string_view kPhi3 = R"({%- for message in messages %}
     {%- if message.role == 'assistant' %}
         {{- '<|assistant|>\n' }}
-        {%- generation %}{{- message.content + '<|end|>\n' }}{%- endgeneration %}
+        {%- generation %}
+            {{- message.content + '<|end|>\n' }}
+            {%- if loop.last and not add_generation_prompt %}{{- eos_token }}{%- endif %}
+        {%- endgeneration %}
     {%- elif message.role == 'user' or message.content %}
         {{- '<|' + message.role + '|>\n' + message.content + '<|end|>\n' }}
     {%- endif %}
 {%- endfor %}
-{%- if add_generation_prompt %}{{- '<|assistant|>\n' }}{%- else %}{{- eos_token }}{%- endif %}
+{%- if add_generation_prompt %}{{- '<|assistant|>\n' }}
+{%- elif not messages or messages[-1].role != 'assistant' %}{{- eos_token }}{%- endif %}
 )";
 
 constexpr std::string_view kZephyr = R"({%- for message in messages %}

@@ -66,6 +66,22 @@ expect 0 "" "$bantam" inspect "$work/model"
 contains "$work/stdout" "answers end    "
 contains "$work/stdout" "<|im_end|>"
 
+# What ends an answer is one token of the model, or that is said; all that the model stops at is kept.
+printf '{"eos_token_id": [0, 5]}' > "$work/model/generation_config.json"
+expect 0 "" "$bantam" inspect "$work/model"
+grep -q 'answers end .*(0).*(5).*<|im_end|>' "$work/stdout" || fail "stop tokens: $(cat "$work/stdout")"
+rm "$work/model/generation_config.json"
+preprocess "$work/chat.jsonl" --chat-template chatml
+lacks "$work/stderr" "warning: the chat template"
+preprocess "$work/chat.jsonl" --chat-template llama3
+contains "$work/stderr" "warning: the chat template ends an answer with '<|eot_id|>', which is no token of this vocabulary ("
+contains "$work/stderr" "name another chat_template, such as the one of the model"
+[ "$(grep -c warning "$work/stderr")" -eq 1 ] || fail "more than one warning"
+preprocess "$work/chat.jsonl" --chat-template llama3 --train-on-eos none
+lacks "$work/stderr" "warning: the chat template"
+preprocess "$work/data.jsonl" --chat-template llama3   # no chat rows
+lacks "$work/stderr" "warning: the chat template"
+
 # A run on chat rows: its folder answers in its template, and stops where training taught it to.
 sed "s#- {path: .*#- {path: $work/chat.jsonl, type: chat, weight: 2}#; s#max_seq_length: 64#max_seq_length: 128#; s#num_epochs: 3#num_epochs: 6#; s#lora_dropout: 0.1#lora_dropout: 0#" \
   "$work/recipe.yaml" > "$work/chat.yaml"

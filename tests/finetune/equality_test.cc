@@ -114,6 +114,32 @@ TEST_CASE("per-token losses are equal packed and unpacked, gradients within roun
   CHECK(std::sqrt(diff / size) < 1e-5);
 }
 
+TEST_CASE("rows in a pack do not see each other: a token that changes in one leaves the losses of the others") {
+  const ModelConfig c = tiny_config(false);
+  const auto model = tiny_model(c);
+  AdapterSet adapters = random_adapters(c, {.r = 4, .lora_alpha = 8});
+  Context ctx({.num_threads = 2});
+  Trainer t(ctx, model, adapters, {.dtype = DType::f32}, 200);
+  auto samples = random_samples(c, {13, 40, 30});
+  for (Sample& s : samples) std::fill(s.trained.begin() + 1, s.trained.end(), uint8_t{1});
+  std::vector<float> before, after;
+  t.evaluate(make_batch(samples, {0, 1, 2}), &before);
+  REQUIRE(before.size() == 83);
+  for (const size_t row : {0, 1, 2}) {
+    CAPTURE(row);
+    auto changed = samples;
+    changed[row].ids[2] = (changed[row].ids[2] + 1) % static_cast<int32_t>(c.vocab_size);
+    t.evaluate(make_batch(changed, {0, 1, 2}), &after);
+    size_t at = 0;
+    for (size_t r = 0; r < samples.size(); ++r) {
+      bool same = true;
+      for (size_t i = 0; i < samples[r].ids.size(); ++i, ++at) same = same && before[at] == after[at];
+      CHECK(same == (r != row));
+    }
+    for (const float loss : after) CHECK(std::isfinite(loss));
+  }
+}
+
 TEST_CASE("step loss is the sum over targets by the targets of the whole step") {
   // Micro-batches with 1 target and 3 targets: (l1 + l2 + l3 + l4) / 4, not a mean of means.
   const ModelConfig c = tiny_config();

@@ -68,9 +68,9 @@ TEST_CASE("named templates: text and trained spans") {
   const Golden goldens[] = {
       {"chatml",
        "<|im_start|>system\nBe "
-       "terse.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[[Yo<|im_end|>]]\n"
-       "<|im_start|>user\n Bye <|im_end|>\n<|im_start|>assistant\n[[Ci\nao<|im_end|>]]\n",
-       "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[[<|im_end|>]]\n",
+       "terse.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[[Yo<|im_end|>\n]]"
+       "<|im_start|>user\n Bye <|im_end|>\n<|im_start|>assistant\n[[Ci\nao<|im_end|>\n]]",
+       "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[[<|im_end|>\n]]",
        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"},
       {"llama3",
        "<s><|start_header_id|>system<|end_header_id|>\n\nBe "
@@ -87,20 +87,20 @@ TEST_CASE("named templates: text and trained spans") {
       {"mistral", "<s>[INST] Hi[/INST][[ Yo</s>]][INST] Be terse.\n\n Bye [/INST][[ Ci\nao</s>]]",
        "<s>[INST] Hi[/INST][[ </s>]]", "<s>[INST] Hi[/INST]"},
       {"gemma3",
-       "<s><start_of_turn>user\nBe terse.\n\nHi<end_of_turn>\n<start_of_turn>model\n[[Yo<end_of_turn>]]\n"
-       "<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n[[Ci\nao<end_of_turn>]]\n",
-       "<s><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n[[<end_of_turn>]]\n",
+       "<s><start_of_turn>user\nBe terse.\n\nHi<end_of_turn>\n<start_of_turn>model\n[[Yo<end_of_turn>\n]]"
+       "<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n[[Ci\nao<end_of_turn>\n]]",
+       "<s><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n[[<end_of_turn>\n]]",
        "<s><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n"},
-      {"gemma", nullptr, "<s><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n[[<end_of_turn>]]\n",
+      {"gemma", nullptr, "<s><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n[[<end_of_turn>\n]]",
        "<s><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n"},
       {"phi3",
-       "<|system|>\nBe terse.<|end|>\n<|user|>\nHi<|end|>\n<|assistant|>\n[[Yo<|end|>]]\n<|user|>\n Bye <|end|>\n"
-       "<|assistant|>\n[[Ci\nao<|end|>]]\n</s>",
-       "<|user|>\nHi<|end|>\n<|assistant|>\n[[<|end|>]]\n</s>", "<|user|>\nHi<|end|>\n<|assistant|>\n"},
+       "<|system|>\nBe terse.<|end|>\n<|user|>\nHi<|end|>\n<|assistant|>\n[[Yo<|end|>\n]]<|user|>\n Bye <|end|>\n"
+       "<|assistant|>\n[[Ci\nao<|end|>\n</s>]]",
+       "<|user|>\nHi<|end|>\n<|assistant|>\n[[<|end|>\n</s>]]", "<|user|>\nHi<|end|>\n<|assistant|>\n"},
       {"zephyr",
-       "<|system|>\nBe terse.</s>\n<|user|>\nHi</s>\n<|assistant|>\n[[Yo</s>]]\n<|user|>\n Bye </s>\n<|assistant|>\n"
-       "[[Ci\nao</s>]]\n",
-       "<|user|>\nHi</s>\n<|assistant|>\n[[</s>]]\n", "<|user|>\nHi</s>\n<|assistant|>\n"},
+       "<|system|>\nBe terse.</s>\n<|user|>\nHi</s>\n<|assistant|>\n[[Yo</s>\n]]<|user|>\n Bye </s>\n<|assistant|>\n"
+       "[[Ci\nao</s>\n]]",
+       "<|user|>\nHi</s>\n<|assistant|>\n[[</s>\n]]", "<|user|>\nHi</s>\n<|assistant|>\n"},
       {"alpaca",
        "<s>Be terse.\n\n### Instruction:\nHi\n\n### Response:\n[[Yo</s>]]\n\n### Instruction:\n Bye \n\n### Response:\n"
        "[[Ci\nao</s>]]",
@@ -142,7 +142,7 @@ TEST_CASE("named templates: rows of alpaca keep instruction and input apart wher
         "response that appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n1 2\n\n"
         "### Response:\n[[3</s>]]");
   CHECK(marked(ChatTemplate::named("chatml").render(input_of(row))) ==
-        "<|im_start|>user\nAdd.\n1 2<|im_end|>\n<|im_start|>assistant\n[[3<|im_end|>]]\n");
+        "<|im_start|>user\nAdd.\n1 2<|im_end|>\n<|im_start|>assistant\n[[3<|im_end|>\n]]");
 }
 
 TEST_CASE("named templates: chatml says tools, calls, results and reasoning") {
@@ -161,9 +161,9 @@ TEST_CASE("named templates: chatml says tools, calls, results and reasoning") {
         "{...}}\n</tool_call><|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[[<think>\nhm\n"
         "</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": "
         "[1]}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", "
-        "\"arguments\": {}}\n</tool_call><|im_end|>]]\n<|im_start|>tool\n<tool_response>\n{\"a\": "
+        "\"arguments\": {}}\n</tool_call><|im_end|>\n]]<|im_start|>tool\n<tool_response>\n{\"a\": "
         "1}\n</tool_response><|im_end|"
-        ">\n<|im_start|>assistant\n[[Done<|im_end|>]]\n");
+        ">\n<|im_start|>assistant\n[[Done<|im_end|>\n]]");
 }
 
 TEST_CASE("named templates: what a format cannot say is refused") {

@@ -232,7 +232,7 @@ AnsweredText AnswerSpans::render(const Conversation& conversation) const {
   if (!conversation.messages.is(Kind::sequence) || conversation.messages.items().size() != n) {
     throw Error(ErrorCode::internal, "a conversation needs one turn per message");
   }
-  ConversationRenderer renderer(*p.chat_template, conversation);
+  ConversationRenderer renderer(*p.chat_template, conversation, p.facts.trailer);
   Rendered rendered = renderer.render(conversation.messages, false);
   AnsweredText out;
   out.plain = plain_spans(renderer, p.control, rendered.text, false);

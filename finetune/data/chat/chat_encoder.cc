@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "../../../kernels/error.h"
+#include "../../text/jinja/unicode.h"
 
 namespace bantam {
 namespace {
@@ -19,6 +20,20 @@ std::string eos_of(const Tokenizer& tokenizer) {
   return tokenizer.eos_id() < 0 ? std::string() : tokenizer.piece(tokenizer.eos_id());
 }
 
+Conversation conversation_of(bool system, const char* question, const std::string& answer) {
+  Conversation out;
+  JinjaValue::List messages;
+  const auto add = [&](const char* role, const std::string& content) {
+    messages.push_back(JinjaValue::dict({{"role", role}, {"content", content}}));
+    out.turns.push_back({role, {}, {}});
+  };
+  if (system) add("system", "Be brief.");
+  add("user", question);
+  add("assistant", answer);
+  out.messages = JinjaValue::list(std::move(messages));
+  return out;
+}
+
 // Decoders take and give spaces at the ends of what they decode.
 std::string without_spaces(std::string_view text) {
   std::string out;
@@ -31,6 +46,7 @@ std::string without_spaces(std::string_view text) {
 
 struct ChatEncoder::Parts {
   std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const ChatTemplate> chat_template;
   AnswerSpans spans;
 
   bool joined(const AnsweredText& text, const Encoding& encoding, size_t token, size_t at) const;
@@ -39,8 +55,8 @@ struct ChatEncoder::Parts {
 
 ChatEncoder::ChatEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const ChatTemplate> chat_template,
                          MaskOptions options) {
-  AnswerSpans spans(std::move(chat_template), control_tokens_of(*tokenizer), eos_of(*tokenizer), std::move(options));
-  parts_ = std::make_shared<Parts>(Parts{std::move(tokenizer), std::move(spans)});
+  AnswerSpans spans(chat_template, control_tokens_of(*tokenizer), eos_of(*tokenizer), std::move(options));
+  parts_ = std::make_shared<Parts>(Parts{std::move(tokenizer), std::move(chat_template), std::move(spans)});
 }
 
 // Whether the prompt that ends at byte `at`, before `token`, has other tokens at its end when it is encoded alone: from
@@ -74,6 +90,37 @@ void ChatEncoder::Parts::check(const AnsweredText& text, const Encoding& encodin
   if (read == covered || without_spaces(read) == without_spaces(covered)) return;
   if (without_spaces(tokenizer->decode(ids, false)) != without_spaces(text.text)) return;  // the text is normalised
   throw Error(ErrorCode::internal, str("messages[", turn, "]: the trained tokens do not read back as its text"));
+}
+
+std::optional<EndOfTurn> ChatEncoder::end_of_turn() const {
+  const Tokenizer& tokenizer = *parts_->tokenizer;
+  const AnswerSpans spans(parts_->chat_template, control_tokens_of(tokenizer), eos_of(tokenizer));
+  const std::string answer = "It is blue";
+  AnsweredText text;
+  for (const bool system : {false, true}) {  // some templates ask for a system turn, others refuse it
+    try {
+      text = spans.render(conversation_of(system, "Which colour?", answer));
+      break;
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::data) throw;
+    }
+  }
+  const size_t at = text.text.rfind(answer);
+  if (text.trained.empty() || at == std::string::npos) return std::nullopt;
+  const size_t begin = at + answer.size(), end = std::max(begin, text.trained.back().bytes.end);
+  const std::string_view tail =
+      text_strip(std::string_view(text.text).substr(begin, end - begin), std::nullopt, true, true);
+  EndOfTurn out{std::string(tail), {}};
+  if (tail.empty()) return out;
+  const auto tail_begin = static_cast<size_t>(tail.data() - text.text.data());
+  const Encoding encoding = tokenizer.encode_with_spans(text.text, {.add_special = false, .parse_special = true});
+  for (size_t i = 0; i < encoding.ids.size(); ++i) {
+    const TextSpan s = encoding.spans[i];
+    if (s.end <= tail_begin || s.begin >= tail_begin + tail.size()) continue;
+    if (tokenizer.is_special(encoding.ids[i])) return EndOfTurn{std::move(out.text), {encoding.ids[i]}};
+    out.ids.push_back(encoding.ids[i]);
+  }
+  return out;
 }
 
 AnsweredText ChatEncoder::text(const Conversation& conversation) const {

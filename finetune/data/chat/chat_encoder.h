@@ -2,6 +2,8 @@
 // A conversation through the model's template to token ids, and which of them are trained.
 #pragma once
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "../../text/chat_template.h"
@@ -21,6 +23,12 @@ struct ChatNotes {
   int64_t control_texts = 0;  ///< texts of control tokens in messages and tools, encoded as plain text
 };
 
+/// What the template writes behind an answer, by which the model learns to stop.
+struct EndOfTurn {
+  std::string text;          ///< without outer white space; empty: nothing
+  std::vector<int32_t> ids;  ///< the first control token of it; without one, all of its tokens
+};
+
 /// Immutable; safe to use from several threads.
 class ChatEncoder {
  public:
@@ -36,6 +44,10 @@ class ChatEncoder {
 
   /// Ids of the prompt that the model is asked with after these messages, encoded as the messages are in training.
   std::vector<int32_t> encode_prompt(const Conversation& conversation) const;
+
+  /// Of the answer to one question; none: the template refuses it. More than one id: the text is no token of the
+  /// vocabulary, and the model has to say them all.
+  std::optional<EndOfTurn> end_of_turn() const;
 
   /// The text that is encoded, with what is trained of it.
   AnsweredText text(const Conversation& conversation) const;

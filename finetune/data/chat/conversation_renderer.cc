@@ -11,8 +11,9 @@ constexpr size_t kMostRenderings = 2048, kMostBytes = size_t{1} << 30;
 
 }  // namespace
 
-ConversationRenderer::ConversationRenderer(const ChatTemplate& chat_template, const Conversation& conversation)
-    : template_(chat_template), conversation_(conversation) {
+ConversationRenderer::ConversationRenderer(const ChatTemplate& chat_template, const Conversation& conversation,
+                                           std::string trailer)
+    : template_(chat_template), conversation_(conversation), trailer_(std::move(trailer)) {
   for (const auto& [key, value] : conversation.variables) {
     // What is rendered is asked for here; a row cannot change that.
     const bool ours = key.is(JinjaValue::Kind::string) &&
@@ -56,7 +57,12 @@ Rendered ConversationRenderer::render(const JinjaValue& messages, bool prompt) {
 std::optional<std::string> ConversationRenderer::part(size_t count, bool prompt) {
   const auto& items = conversation_.messages.items();
   JinjaValue::List first(items.begin(), items.begin() + static_cast<ptrdiff_t>(count));
-  const JinjaValue messages = JinjaValue::list(std::move(first));
+  auto text = of(JinjaValue::list(std::move(first)), prompt);
+  if (text && text->ends_with(trailer_)) text->resize(text->size() - trailer_.size());
+  return text;
+}
+
+std::optional<std::string> ConversationRenderer::of(const JinjaValue& messages, bool prompt) {
   const size_t before = bytes_;
   try {
     return render(messages, prompt).text;
@@ -74,7 +80,9 @@ std::optional<std::vector<Mark>> ConversationRenderer::marks(size_t count, bool 
   const size_t before = bytes_;
   try {
     auto read = alphabet.read(render(messages, prompt).text, texts);
-    if (!read || read->text != plain) return std::nullopt;
+    if (!read || !read->text.starts_with(plain)) return std::nullopt;
+    const std::string_view rest = std::string_view(read->text).substr(plain.size());
+    if (!rest.empty() && rest != trailer_) return std::nullopt;
     return std::move(read->marks);
   } catch (const Error& e) {
     if (e.code() != ErrorCode::data || renderings_ > kMostRenderings || before > kMostBytes) throw;

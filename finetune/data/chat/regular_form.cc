@@ -30,7 +30,7 @@ void RegularForm::set(std::optional<Link>& place, Link link) {
 void RegularForm::learn_from(const ChatTemplate& chat_template, const ControlText& control, const TemplateFacts& facts,
                              const std::vector<Role>& roles) {
   const Conversation conversation = sample_conversation({roles.begin(), roles.end()}, false);
-  ConversationRenderer renderer(chat_template, conversation);
+  ConversationRenderer renderer(chat_template, conversation, facts.trailer);
   const auto text = renderer.part(roles.size(), false);
   if (!text) return;
   TurnFinder finder(renderer, control, facts, *text);
@@ -87,9 +87,10 @@ std::optional<std::vector<TurnPlace>> RegularForm::places(const Conversation& co
   const auto starts = [&](size_t at, std::string_view what) {
     return std::string_view(text).substr(at).starts_with(what);
   };
-  const auto close = [](TurnPlace& place, size_t at, const Link& link) {
+  bool known = true;  // a turn that is not an answer, and has no text, is nowhere
+  const auto close = [&](TurnPlace& place, size_t at, const Link& link) {
     place.body_end = at + link.body_end, place.marker = at + link.marker, place.end = at + link.end;
-    place.found = true;
+    place.found = known;
   };
   Role earlier = kStart;
   size_t at = 0;
@@ -109,6 +110,7 @@ std::optional<std::vector<TurnPlace>> RegularForm::places(const Conversation& co
       if (!starts(at, written)) return std::nullopt;
     }
     at += written.size();
+    known = *role == kAssistant || !text_strip(*content, std::nullopt, true, true).empty();
     earlier = *role;
   }
   if (earlier == kStart) return std::nullopt;

@@ -14,10 +14,20 @@ constexpr const char* kRoles[] = {"system", "user", "assistant"};
 constexpr const char* kTexts[] = {"Alpha beta", "Gamma delta", "Epsilon zeta", "Eta theta", "Iota kappa", "Lambda mu"};
 
 std::optional<std::string> rendered(const ChatTemplate& chat_template, const std::vector<int>& roles, bool prompt,
-                                    bool with_tools) {
+                                    bool with_tools, const std::string& trailer) {
   const Conversation conversation = sample_conversation(roles, with_tools);
-  ConversationRenderer renderer(chat_template, conversation);
+  ConversationRenderer renderer(chat_template, conversation, trailer);
   return renderer.part(roles.size(), prompt);
+}
+
+std::string trailer_of(const ChatTemplate& chat_template, bool with_tools) {
+  const auto text = rendered(chat_template, {1}, false, with_tools, {});
+  const auto prompt = rendered(chat_template, {1}, true, with_tools, {});
+  if (!text || !prompt || prompt->size() < text->size()) return {};
+  const auto same = std::mismatch(text->begin(), text->end(), prompt->begin()).first - text->begin();
+  const std::string tail = text->substr(static_cast<size_t>(same));
+  const bool blank = tail.find_first_not_of(" \t\r\n") == std::string::npos;
+  return blank && prompt->size() - tail.size() >= static_cast<size_t>(same) && prompt->ends_with(tail) ? tail : "";
 }
 
 }  // namespace
@@ -65,12 +75,13 @@ TemplateFacts learn_facts(const ChatTemplate& chat_template, const ControlText& 
                           bool with_tools) {
   TemplateFacts facts;
   facts.eos = eos;
+  facts.trailer = trailer_of(chat_template, with_tools);
   if (!eos.empty()) facts.markers.insert(eos), facts.doubled.insert(eos);
   for (const auto& [name, token] : chat_template.special_tokens()) {  // the template's own may be another one
     if (name.text() == "eos_token" && !token.text().empty()) facts.markers.insert(token.text());
   }
   for (const auto& roles : {std::vector<int>{0}, {1}, {0, 1}, {1, 2}, {0, 1, 2}}) {
-    const auto text = rendered(chat_template, roles, false, with_tools);
+    const auto text = rendered(chat_template, roles, false, with_tools, facts.trailer);
     if (!text) continue;
     const size_t at = text->rfind(kTexts[roles.size() - 1]);
     if (at == std::string::npos) continue;
@@ -86,7 +97,7 @@ TemplateFacts learn_facts(const ChatTemplate& chat_template, const ControlText& 
       }
     }
     if (roles.back() == 1 && facts.head.empty()) {
-      const auto prompt = rendered(chat_template, roles, true, with_tools);
+      const auto prompt = rendered(chat_template, roles, true, with_tools, facts.trailer);
       if (prompt && prompt->starts_with(*text)) facts.head = prompt->substr(text->size());
     }
   }
@@ -101,7 +112,7 @@ TemplateFacts learn_facts(const ChatTemplate& chat_template, const ControlText& 
     }
   };
   open(facts.head);
-  if (const auto text = rendered(chat_template, {1, 2, 1}, false, with_tools)) {
+  if (const auto text = rendered(chat_template, {1, 2, 1}, false, with_tools, facts.trailer)) {
     // The same before the first and before the second user text.
     const size_t first = text->find(kTexts[0]), second = text->rfind(kTexts[2]);
     const size_t answer = text->rfind(kTexts[1], second);
@@ -113,9 +124,9 @@ TemplateFacts learn_facts(const ChatTemplate& chat_template, const ControlText& 
     }
   }
   facts.core = facts.head.size();
-  const auto before = rendered(chat_template, {1}, false, with_tools);
+  const auto before = rendered(chat_template, {1}, false, with_tools, facts.trailer);
   for (const auto& roles : {std::vector<int>{1, 2}, {1, 2, 1}, {1, 2, 1, 2}}) {
-    const auto text = rendered(chat_template, roles, false, with_tools);
+    const auto text = rendered(chat_template, roles, false, with_tools, facts.trailer);
     if (!before || !text || !text->starts_with(*before)) continue;
     const size_t end = text->find(kTexts[1], before->size());
     if (end == std::string::npos) continue;

@@ -25,6 +25,7 @@ struct TemplateFacts {
   std::unordered_set<std::string> markers;  ///< control tokens that end a turn
   std::unordered_set<std::string> doubled;  ///< those of them that may stand behind another one
   std::string line_ends;                    ///< behind the marker of an answer
+  std::string trailer;                      ///< white space at the end of every rendering, behind a head too
   std::vector<std::string> openers;         ///< control tokens that start a turn
 };
 

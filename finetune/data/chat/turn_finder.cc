@@ -302,7 +302,7 @@ TurnPlace TurnFinder::answer_by(size_t turn, const std::vector<Mark>* marks, Win
 
   bool both = false;  // both renderings are beginnings of the whole: what is between them is the turn
   if (!end && turn + 1 == n) {
-    end = text_.size();
+    end = text_.size() - (text_.ends_with(facts_.trailer) ? facts_.trailer.size() : 0);
     both = prompt && text_.starts_with(*prompt);
   } else if (!end) {
     part = renderer_.part(turn + 1, false);
@@ -383,6 +383,35 @@ TurnPlace TurnFinder::answer(size_t turn) {
   return answer_by(turn, nullptr, {});
 }
 
+// White space around the text at begin to end that is of the message, not of the template: without it in the message it
+// is not there.
+std::pair<size_t, size_t> TurnFinder::outer_space(size_t turn, size_t begin, size_t end) {
+  const auto& messages = renderer_.conversation().messages.items();
+  const JinjaValue* content = messages[turn].find("content");
+  if (content == nullptr || !content->is(JinjaValue::Kind::string)) return {};
+  const std::string_view whole = content->text();
+  const std::string_view bare = text_strip(whole, std::nullopt, true, true);
+  if (bare.size() == whole.size()) return {};
+  JinjaValue::List changed = messages;
+  JinjaValue::Entries entries;
+  for (const auto& [key, value] : messages[turn].entries()) {
+    const bool here = key.is(JinjaValue::Kind::string) && key.text() == "content";
+    entries.emplace_back(key, here ? JinjaValue(std::string(bare)) : value);
+  }
+  changed[turn] = JinjaValue::dict(std::move(entries));
+  const auto text = renderer_.of(JinjaValue::list(std::move(changed)));
+  const auto left = static_cast<size_t>(bare.data() - whole.data()), right = whole.size() - left - bare.size();
+  for (const auto& [a, b] : {std::pair(left, right), std::pair(left, size_t{0}), std::pair(size_t{0}, right)}) {
+    if (!text || a > begin || b > text_.size() - end || text->size() + a + b != text_.size()) continue;
+    const std::string_view here = text_;
+    if (text->starts_with(here.substr(0, begin - a)) && text->ends_with(here.substr(end + b)) &&
+        text->compare(begin - a, end - begin, here, begin, end - begin) == 0) {
+      return {a, b};
+    }
+  }
+  return {};
+}
+
 TurnPlace TurnFinder::content(size_t turn) {
   const size_t n = renderer_.size();
   std::optional<std::vector<Mark>> some;
@@ -395,9 +424,10 @@ TurnPlace TurnFinder::content(size_t turn) {
   if (all == nullptr) return place;
   const Own own = some ? own_marks(*all)[turn] : own_[turn];
   if (!own.any) return place;
-  place.begin = own.begin;
-  place.body_end = place.end = place.marker = own.end;
-  const size_t end = marker_behind(own.end, own.next, &place.marker);
+  const auto [left, right] = outer_space(turn, own.begin, own.end);
+  place.begin = own.begin - left;
+  place.body_end = place.end = place.marker = own.end + right;
+  const size_t end = marker_behind(place.end, own.next, &place.marker);
   if (end != npos) place.end = end;
   place.found = verified(place, turn, *all, own);
   return place;

@@ -72,6 +72,7 @@ class TurnFinder {
   std::optional<size_t> end_by_tail(size_t turn, const std::string& part, const Own& own, Window window);
   bool verified(const TurnPlace& place, size_t turn, const std::vector<Mark>& marks, const Own& own);
   size_t before_opener(size_t from, size_t to) const;
+  std::pair<size_t, size_t> outer_space(size_t turn, size_t begin, size_t end);
   std::string between(size_t from, size_t to, const char* what) const;
 
   ConversationRenderer& renderer_;
