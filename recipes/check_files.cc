@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "../finetune/data/chat/conversation.h"
+#include "../finetune/data/dataset.h"
 #include "../finetune/data/rows/row_reader.h"
 #include "../kernels/error.h"
 
@@ -36,6 +37,15 @@ std::vector<std::string> check_files(Recipe& recipe) {
       dataset.type = detect_dataset_type(dataset);
       notices.push_back(str(dataset.path, ": looks like type ", name_of(dataset.type)));
     }
+  }
+  bool chat = false;
+  for (const auto* list : {&recipe.datasets, &recipe.test_datasets})
+    for (const Recipe::Dataset& d : *list) chat = chat || d.type == DatasetType::chat;
+  // A template that is missing or broken is said before the data are read. Alpaca rows do without.
+  const bool named = recipe.chat_template != Recipe().chat_template;
+  if ((chat || named) && !load_chat_template(recipe.base_model, recipe.chat_template)) {
+    throw Error(ErrorCode::model, str(recipe.base_model, ": chat rows, and the model has no chat template"),
+                "name one with chat_template, e.g. chat_template: chatml");
   }
   return notices;
 }

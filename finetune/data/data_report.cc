@@ -23,6 +23,7 @@ void each_number(Report& r, const F& f) {
   f("tokens_lost", r.tokens_lost), f("supervised_tokens_lost", r.supervised_tokens_lost);
   f("longest_row", r.longest_row), f("longest_kept", r.longest_kept), f("max_seq_length", r.max_seq_length);
   f("bytes_without_token", r.bytes_without_token), f("carriage_returns", r.carriage_returns);
+  f("control_texts", r.control_texts), f("joined_prompts", r.joined_prompts);
   f("affected_not_listed", r.affected_not_listed);
 }
 template <class Source, class F>
@@ -137,6 +138,13 @@ std::string DataReport::summary() const {
     out += str(
         grouped(carriage_returns), " carriage returns inside of texts, ",
         newlines_normalized ? "turned into line feeds.\n" : "kept; normalize_newlines turns them into line feeds.\n");
+  }
+  if (control_texts > 0) {
+    out += str(grouped(control_texts), " texts of control tokens stand inside of messages; they are plain text.\n");
+  }
+  if (joined_prompts > 0) {
+    out += str(grouped(joined_prompts),
+               " answers share a token with the end of their prompt; served, the prompt ends with other tokens.\n");
   }
   if (bytes_without_token > 0) {
     out += str(grouped(bytes_without_token), " bytes have no token in this vocabulary and are left out.\n");

@@ -41,6 +41,10 @@ struct DataReport {
   int64_t longest_row = 0, max_seq_length = 0;
   int64_t bytes_without_token = 0;  ///< of the texts; the vocabulary cannot say them
   int64_t carriage_returns = 0;     ///< inside of texts
+  int64_t control_texts = 0;        ///< texts of control tokens inside of messages, which are plain text
+  /// Answers of chat rows whose prompt has other tokens at its end when it is encoded alone, as it is when it is
+  /// served.
+  int64_t joined_prompts = 0;
   bool newlines_normalized = false;
   LengthCounts lengths;               ///< tokens of the rows that were read, before any was cut
   std::vector<SourceReport> sources;  ///< in the order of `datasets`

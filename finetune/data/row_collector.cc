@@ -61,6 +61,8 @@ void RowCollector::add(EncodedRow row, int64_t carriage_returns, const std::stri
   r.longest_row = std::max(r.longest_row, n);
   r.lengths.add(n);
   r.carriage_returns += carriage_returns;
+  r.control_texts += row.notes.control_texts;
+  r.joined_prompts += row.notes.joined_prompts;
   RowRef ref{file, line, n, {}};
   if (row.bytes_without_token > 0) {
     const auto lost = static_cast<int64_t>(row.bytes_without_token);

@@ -86,7 +86,7 @@ EncodedRow RowEncoder::encode_chat(const nlohmann::ordered_json& row) const {
   const Conversation c = spec_.type == DatasetType::alpaca ? read_alpaca(row, spec_) : read_chat(row, spec_);
   EncodedRow out;
   try {
-    out.sample = chat_->encode(c);
+    out.sample = chat_->encode(c, &out.notes);
   } catch (const Error& e) {
     if (e.code() != ErrorCode::data || !e.hint().empty()) throw;
     throw Error(e.code(), e.what(),

@@ -14,6 +14,7 @@ namespace bantam {
 struct EncodedRow {
   Sample sample;                   ///< id 0, of any length
   size_t bytes_without_token = 0;  ///< of its texts; the vocabulary cannot say them
+  ChatNotes notes;                 ///< of chat rows
 };
 
 /// Immutable; safe to use from several threads.
