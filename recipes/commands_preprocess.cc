@@ -11,15 +11,15 @@ namespace bantam {
 
 int preprocess_command(const Recipe& recipe, const CommandOptions& options) {
   const Session s = data_session(recipe, options);
-  std::error_code ec;
-  std::filesystem::create_directories(recipe.output_dir, ec);
-  write_file_atomically(std::filesystem::path(recipe.output_dir) / "data_report.json", data_json(s));
   if (options.json) {
     std::printf("%s", data_json(s).c_str());
   } else {
-    std::printf("%s", data_text(s).c_str());
-    std::printf("%s", debug_rows(s, options).c_str());
+    std::printf("%s%s", data_text(s).c_str(), debug_rows(s, options).c_str());
   }
+  std::fflush(stdout);  // before anything can fail
+  std::error_code ec;
+  std::filesystem::create_directories(recipe.output_dir, ec);
+  write_file_atomically(std::filesystem::path(recipe.output_dir) / "data_report.json", data_json(s));
   return 0;
 }
 

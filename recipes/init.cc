@@ -14,6 +14,7 @@ namespace {
 
 /// What most people change, in the order of a recipe; all else is in the schema.
 constexpr std::array kShown = {"base_model",
+                               "chat_template",
                                "quant_type",
                                "double_quant",
                                "lora_r",
