@@ -177,7 +177,7 @@ class Preparation {
 // other samples of the same input.
 std::string cache_key(const std::vector<DatasetSpec>& specs, const Tokenizer& tokenizer,
                       const ChatTemplate* chat_template, const DataOptions& o) {
-  constexpr int kVersion = 1;
+  constexpr int kVersion = 2;
   CacheKey key;
   key.add("version", kVersion);
   for (const DatasetSpec& s : specs) {
@@ -226,15 +226,19 @@ Dataset read_datasets(const std::vector<DatasetSpec>& specs, const std::shared_p
   const TokenCache cache(options.cache);
   const std::string key = cache_key(specs, *tokenizer, chat_template.get(), options);
   if (auto found = cache.find(key, &out.cache_problem)) {
-    out.report = DataReport::from_json(std::string(found->metadata()));
-    out.samples = *std::move(found);
-    out.from_cache = true;
-    return out;
+    try {
+      out.report = DataReport::from_json(std::string(found->metadata()));
+      out.samples = *std::move(found);
+      out.from_cache = true;
+      return out;
+    } catch (const Error& e) {
+      out.cache_problem = e.what();  // what another program wrote is a miss, and replaced
+    }
   }
   TokenCacheWriter writer = cache.writer(key);
   prepare(writer);
   out.samples = writer.commit(out.report.to_json());
-  if (!writer.why_not_cached().empty()) out.cache_problem = writer.why_not_cached();
+  out.cache_problem = writer.why_not_cached();
   cache.trim(options.cache_bytes);
   return out;
 }

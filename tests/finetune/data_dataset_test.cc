@@ -11,6 +11,7 @@
 #include "data_testing.h"
 #include "finetune/data/batch.h"
 #include "finetune/data/dataset.h"
+#include "finetune/data/samples/token_cache.h"
 #include "kernels/cross_entropy.h"
 #include "text_testing.h"
 
@@ -343,4 +344,32 @@ TEST_CASE("JSONL: what is refused, with file, line and column") {
   CHECK(contains(f.error(std::string(100000, '[')), "nested deeper"));
   CHECK(contains(f.error("{\"a\":" + std::string(70, '[') + std::string(70, ']') + "}"), "nested deeper"));
   CHECK(contains(f.error(R"({"prompt":"a","completion":"b","n":1e999})"), "d.jsonl:1:"));
+}
+
+TEST_CASE("prepared data come back with their report; an entry with another one's is prepared again") {
+  Fixture f;
+  f.options.cache = f.dir() / "cache";
+  const std::string content = row("abc", "defg~") + row("x", "y");
+  const Dataset first = f.read(content), second = f.read(content);
+  CHECK_FALSE(first.from_cache);
+  CHECK(second.from_cache);
+  const auto same = [&](const Dataset& d) {
+    CHECK(d.report == first.report);
+    REQUIRE(d.samples.size() == first.samples.size());
+    for (size_t i = 0; i < d.samples.size(); ++i) CHECK(d.samples[i] == first.samples[i]);
+  };
+  same(second);
+  std::string key;
+  for (const auto& entry : std::filesystem::directory_iterator(f.options.cache)) key = entry.path().stem().string();
+  for (const char* metadata : {"", "{}", "[1]", "not JSON", "{\"rows_read\": \"many\"}"}) {
+    CAPTURE(metadata);
+    auto writer = TokenCache(f.options.cache).writer(key);
+    writer.add(SampleView(Sample{.id = 7, .ids = {1, 2}, .trained = {0, 1}}));
+    writer.commit(metadata);
+    const Dataset again = f.read(content);
+    CHECK_FALSE(again.from_cache);
+    CHECK(again.cache_problem.empty());
+    same(again);
+    CHECK(f.read(content).from_cache);
+  }
 }
