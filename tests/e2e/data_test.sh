@@ -94,6 +94,20 @@ expect 0 "written with the run's chat template" "$bantam" generate "$work/run" -
 contains "$work/stdout" "blue and"
 [ "$(wc -c < "$work/stdout")" -lt 30 ] || fail "the answer does not end: $(cat "$work/stdout")"
 
+# A run goes on with the date that its rows were written with, not with that of the day.
+printf '%s\n' '{%- for m in messages %}<|im_start|>{{ m.role }} on {{ strftime_now("%d %b %Y") }}' '{{ m.content }}<|im_end|>' \
+  '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant on {{ strftime_now("%d %b %Y") }}' '{% endif %}' > "$work/dated.jinja"
+dated() { expect "$1" "$2" "$bantam" train "$work/chat.yaml" --chat-template "$work/dated.jinja" --output-dir "$work/dated" --max-steps 2; }
+day=$(date +%F)
+dated 0 ""
+today=$(sed -n 's/.*"today": "\([0-9-]*\)".*/\1/p' "$work/dated/data_report.json")
+[ "$today" = "$day" ] || [ "$today" = "$(date +%F)" ] || fail "the report's date: '$today'"
+rm "$work/dated/finished.json"   # as if it had been stopped
+sed -i "s/$today/2001-02-03/" "$work/dated/data_report.json"
+dated 2 "another run"
+sed -i "s/2001-02-03/$today/" "$work/dated/data_report.json"
+dated 0 "going on from step 2 of 2"
+
 # Errors: one line each, with the place and what to do.
 echo '{"messages": [{"role": "user", "content": 5}]}' > "$work/bad.jsonl"
 expect 3 "bad.jsonl:1: messages[0].content" "$bantam" preprocess --base-model "$work/model" --data "$work/bad.jsonl" --type chat
