@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one table of recipe keys. Reading YAML, flags, --help, the schema, validation and the resolved recipe derive from
-// it. To add a key: a field in recipe.h (its initialiser is the default) and a row in key_table.cc.
+// it. To add a key: a field in recipe.h (its initialiser is the default) and a row in keys_*.cc.
 #pragma once
 #include <limits>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training recipe: one typed field per key that this version knows how to use. The initialisers here are the
-// defaults; names, ranges, aliases and help are in key_table.cc. Leaf names are unique, so the struct is flat as a
+// defaults; names, ranges, aliases and help are in keys_*.cc. Leaf names are unique, so the struct is flat as a
 // recipe may be.
 #pragma once
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace bantam {
 
 struct Recipe {
-  // Enumerators stand in the order of the values in key_table.cc.
+  // Enumerators stand in the order of the values in keys_*.cc.
   enum class Dtype : uint8_t { automatic, bf16, f32 };
   enum class QuantType : uint8_t { nf4, fp4, none };
   using DatasetType = bantam::DatasetType;
