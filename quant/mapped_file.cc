@@ -11,36 +11,35 @@
 #include <cstring>
 #include <string_view>
 
-#include "../kernels/error.h"
 #include "../kernels/hash.h"
 
 namespace bantam {
 
-std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
+std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path, ErrorCode code) {
   // Non-blocking, so that a named pipe in the place of a file is an error and not a wait.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) throw Error(ErrorCode::model, str(path.string(), ": cannot be opened: ", std::strerror(errno)));
+  if (fd < 0) throw Error(code, str(path.string(), ": cannot be opened: ", std::strerror(errno)));
+  struct Closer {
+    int fd;
+    ~Closer() { ::close(fd); }
+  } closer{fd};
   struct stat st {};
-  if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-    ::close(fd);
-    throw Error(ErrorCode::model, str(path.string(), ": not a regular file"));
-  }
+  if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) throw Error(code, str(path.string(), ": not a regular file"));
+  return map(fd, static_cast<size_t>(st.st_size), path, code);
+}
+
+std::shared_ptr<const MappedFile> MappedFile::map(int fd, size_t bytes, const std::filesystem::path& path,
+                                                  ErrorCode code) {
   std::shared_ptr<MappedFile> file(new MappedFile);
   file->path_ = path;
-  file->size_ = static_cast<size_t>(st.st_size);
-  file->mtime_ns_ = static_cast<int64_t>(st.st_mtim.tv_sec) * 1000000000 + st.st_mtim.tv_nsec;
-  if (file->size_ > 0) {
-    void* p = ::mmap(nullptr, file->size_, PROT_READ, MAP_SHARED, fd, 0);
-    const int error = errno;
-    ::close(fd);
-    if (p == MAP_FAILED) {
-      file->size_ = 0;
-      throw Error(ErrorCode::model, str(path.string(), ": cannot be mapped: ", std::strerror(error)));
-    }
-    file->data_ = static_cast<const std::byte*>(p);
-  } else {
-    ::close(fd);
-  }
+  struct stat st {};
+  if (::fstat(fd, &st) == 0)
+    file->mtime_ns_ = static_cast<int64_t>(st.st_mtim.tv_sec) * 1000000000 + st.st_mtim.tv_nsec;
+  if (bytes == 0) return file;
+  void* p = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  if (p == MAP_FAILED) throw Error(code, str(path.string(), ": cannot be mapped: ", std::strerror(errno)));
+  file->data_ = static_cast<const std::byte*>(p);
+  file->size_ = bytes;
   return file;
 }
 

@@ -7,12 +7,17 @@
 #include <span>
 #include <string>
 
+#include "../kernels/error.h"
+
 namespace bantam {
 
 class MappedFile {
  public:
-  /// Error(model) when the file is missing, not a regular file, or cannot be read.
-  static std::shared_ptr<const MappedFile> open(const std::filesystem::path& path);
+  /// Error(code) when the file is missing, not a regular file, or cannot be read.
+  static std::shared_ptr<const MappedFile> open(const std::filesystem::path& path, ErrorCode code = ErrorCode::model);
+  /// The first bytes of an open file, which need not have a name any more; keeps no hold of `fd`. `path` is for
+  /// messages.
+  static std::shared_ptr<const MappedFile> map(int fd, size_t bytes, const std::filesystem::path& path, ErrorCode code);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

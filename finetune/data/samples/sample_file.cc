@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "../../../kernels/error.h"
 #include "sample_storage.h"
@@ -44,17 +41,6 @@ std::span<const T> take(const std::byte*& p, uint64_t n) {
 
 }  // namespace
 
-Mapping::Mapping(int fd, size_t bytes, const fs::path& name) : size_(bytes) {
-  if (bytes == 0) return;
-  void* p = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-  if (p == MAP_FAILED) throw Error(ErrorCode::io, str(name.string(), ": cannot be mapped: ", std::strerror(errno)));
-  data_ = static_cast<const std::byte*>(p);
-}
-
-Mapping::~Mapping() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
-}
-
 uint64_t content_hash(uint64_t records_hash, std::span<const uint64_t> ids, std::span<const uint32_t> lengths) {
   return Xxh3()
       .add(&records_hash, sizeof records_hash)
@@ -63,7 +49,9 @@ uint64_t content_hash(uint64_t records_hash, std::span<const uint64_t> ids, std:
       .digest();
 }
 
-std::shared_ptr<const SampleSet::Storage> read_sample_file(Mapping mapping, const fs::path& name, bool verify) {
+std::shared_ptr<const SampleSet::Storage> read_sample_file(std::shared_ptr<const MappedFile> file, bool verify) {
+  const fs::path& name = file->path();
+  const auto mapping = file->bytes();
   SampleFileHeader h;
   if (mapping.size() < sizeof h) damaged(name, str(mapping.size(), " bytes, a header has ", sizeof h));
   std::memcpy(&h, mapping.data(), sizeof h);
@@ -105,22 +93,12 @@ std::shared_ptr<const SampleSet::Storage> read_sample_file(Mapping mapping, cons
   s->smallest = h.smallest_token;
   s->largest = h.largest_token;
   s->hash = h.content_hash;
-  s->mappings.push_back(std::move(mapping));
+  s->mappings.push_back(std::move(file));
   return s;
 }
 
 SampleSet SampleSet::open(const fs::path& path, bool verify) {
-  // Non-blocking, so that a named pipe in the place of a file is an error and not a wait.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) throw Error(ErrorCode::io, str(path.string(), ": cannot be opened: ", std::strerror(errno)));
-  struct Closer {
-    int fd;
-    ~Closer() { ::close(fd); }
-  } closer{fd};
-  struct stat st {};
-  if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-    throw Error(ErrorCode::io, str(path.string(), ": not a regular file"));
-  return SampleSet(read_sample_file(Mapping(fd, static_cast<size_t>(st.st_size), path), path, verify));
+  return SampleSet(read_sample_file(MappedFile::open(path, ErrorCode::io), verify));
 }
 
 }  // namespace bantam

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "../../../quant/mapped_file.h"
 #include "sample_set.h"
 
 namespace bantam {
@@ -41,21 +42,6 @@ constexpr uint64_t record_bytes(uint32_t length) {
   return (n * (length & kHasWeights ? 9 : 5) + 7) / 8 * 8;
 }
 
-/// Bytes of a file, mapped read-only; valid after the file lost its name.
-class Mapping {
- public:
-  Mapping(int fd, size_t bytes, const std::filesystem::path& name);  ///< Error(io); keeps no hold of fd
-  ~Mapping();
-  Mapping(Mapping&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
-  Mapping& operator=(Mapping&&) = delete;
-  const std::byte* data() const { return data_; }
-  size_t size() const { return size_; }
-
- private:
-  const std::byte* data_ = nullptr;
-  size_t size_ = 0;
-};
-
 struct SampleSet::Storage {
   /// An offset is segment << kSegmentBits | byte in it: a file is segment 0, so that its offsets serve as they are.
   static constexpr int kSegmentBits = 40;
@@ -70,7 +56,7 @@ struct SampleSet::Storage {
   uint64_t hash = 0;
 
   // What the above point into.
-  std::vector<Mapping> mappings;
+  std::vector<std::shared_ptr<const MappedFile>> mappings;  // valid after a file lost its name
   std::vector<std::unique_ptr<std::byte[]>> chunks;
   std::vector<uint64_t> own_ids, own_offsets;
   std::vector<uint32_t> own_lengths;
@@ -82,8 +68,7 @@ struct SampleSet::Storage {
 /// SampleSet::hash of a whole set.
 uint64_t content_hash(uint64_t records_hash, std::span<const uint64_t> ids, std::span<const uint32_t> lengths);
 
-/// Takes the mapping of a whole file: every size is checked before it is used. Error(io) with `name`.
-std::shared_ptr<const SampleSet::Storage> read_sample_file(Mapping mapping, const std::filesystem::path& name,
-                                                           bool verify);
+/// Of a whole file: every size is checked before it is used. Error(io) with its name.
+std::shared_ptr<const SampleSet::Storage> read_sample_file(std::shared_ptr<const MappedFile> file, bool verify);
 
 }  // namespace bantam

@@ -81,7 +81,7 @@ class OutFile {
     }
     return 0;
   }
-  Mapping map() const { return Mapping(fd_, bytes_, name_); }
+  std::shared_ptr<const MappedFile> map() const { return MappedFile::map(fd_, bytes_, name_, ErrorCode::io); }
   // Closes, and leaves the file where it is. errno, or 0: some file systems report a full disk only now.
   int close() { return ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno; }
   const fs::path& name() const { return name_; }
@@ -202,7 +202,7 @@ struct SampleWriter::Impl {
 
   void seal() {
     set->mappings.push_back(file->map());
-    set->segments.push_back(set->mappings.back().data());
+    set->segments.push_back(set->mappings.back()->bytes().data());
     file.reset();
   }
 
@@ -253,11 +253,10 @@ struct SampleWriter::Impl {
     const uint64_t records = file->bytes();
     int error = write_index(metadata);
     if (error == 0) {
-      Mapping mapping = file->map();
+      auto mapping = file->map();
       if (const int late = file->close(); late == 0) {
-        const fs::path name = file->name();
         file.reset();
-        return read_sample_file(std::move(mapping), name, false);
+        return read_sample_file(std::move(mapping), false);
       } else {
         error = late;
         if (keep_named) ::unlink(file->name().c_str());
@@ -265,7 +264,7 @@ struct SampleWriter::Impl {
       if (when_full == WhenFull::raise) throw write_error(file->name(), error);
       why = write_error(file->name(), error).what();
       list_offsets();
-      set->segments.push_back(mapping.data());
+      set->segments.push_back(mapping->bytes().data());
       set->mappings.push_back(std::move(mapping));
       file.reset();
       return nullptr;
