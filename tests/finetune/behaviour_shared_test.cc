@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "chat_testing.h"
+#include "shared_testing.h"
 
 using namespace bantam;
 using namespace bantam::testing;
@@ -17,15 +18,6 @@ namespace fs = std::filesystem;
 
 const fs::path kTemplates = fs::path(BANTAM_SHARED_DATA) / "chat_templates";
 const fs::path kRows = fs::path(BANTAM_SHARED_DATA) / "datasets" / "llamafactory";
-
-bool missing() {
-  for (const fs::path& path : {kTemplates, kRows}) {
-    if (fs::exists(path)) continue;
-    MESSAGE("skipped, not here: " << path.string());
-    return true;
-  }
-  return false;
-}
 
 std::vector<Conversation> conversations() {
   std::vector<Conversation> out;
@@ -60,7 +52,7 @@ std::vector<std::string> control_tokens_in(const std::string& source) {
 }  // namespace
 
 TEST_CASE("real rows with calls: only a template refuses them, never the search for the answers") {
-  if (missing()) return;
+  if (missing(kTemplates) || missing(kRows)) return;
   const auto rows = conversations();
   CHECK(rows.size() == 350);
   size_t rendered = 0, refused = 0, unclear = 0;

@@ -14,9 +14,6 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
-constexpr EncodeOptions kParsed{.add_special = false, .parse_special = true};
-
 const std::string kChat = chat_row({{"user", "Which river?"}, {"assistant", "The long one."}});
 const std::string kAsked = row_of({{"prompt", "Which river?"}, {"completion", " The long one."}});
 const std::string kText = row_of({{"text", "The river is long."}});

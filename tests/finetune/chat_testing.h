@@ -57,4 +57,11 @@ inline std::string shown(const AnsweredText& text) {
   return out;
 }
 
+/// Of the templates in the tests.
+inline const std::vector<std::string> kControl = {"<s>",    "</s>",    "<|s|>",   "<|e|>",      "<|user|>",
+                                                  "[INST]", "[/INST]", "[CALLS]", "<|answer|>", "<|over|>"};
+
+inline const std::vector<std::pair<std::string, std::string>> kTwo = {
+    {"user", "Hi"}, {"assistant", "Hello."}, {"user", "Bye"}, {"assistant", "Goodbye."}};
+
 }  // namespace bantam::testing

@@ -10,6 +10,7 @@
 #include "finetune/text/chat_template.h"
 #include "finetune/text/named_templates.h"
 #include "kernels/hash.h"
+#include "shared_testing.h"
 #include "text_testing.h"
 
 using namespace bantam;
@@ -19,16 +20,6 @@ using nlohmann::ordered_json;
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path shared(const std::string& name) {
-  return fs::path(BANTAM_SHARED_DATA) / name;
-}
-
-bool missing(const fs::path& path) {
-  if (fs::exists(path)) return false;
-  MESSAGE("skipped, not here: " << path.string());
-  return true;
-}
 
 // A list, one object, or lines of them.
 std::vector<ordered_json> rows_of(const fs::path& path) {
@@ -58,7 +49,7 @@ ChatInput input_of(const Conversation& c) {
 }  // namespace
 
 TEST_CASE("conversation: every row of real chat data is read, and its type is seen") {
-  if (missing(shared("datasets"))) return;
+  if (missing(shared_data("datasets"))) return;
   struct File {
     const char *name, *type;
     size_t rows, turns, calls;
@@ -83,7 +74,7 @@ TEST_CASE("conversation: every row of real chat data is read, and its type is se
            File{"llamafactory/c4_demo.jsonl", "text", 0, 0, 0},
        }) {
     CAPTURE(std::string(f.name));
-    const auto rows = rows_of(shared("datasets") / f.name);
+    const auto rows = rows_of(shared_data("datasets") / f.name);
     size_t turns = 0, calls = 0, weights = 0;
     std::string type;
     try {
@@ -111,7 +102,7 @@ TEST_CASE("conversation: every row of real chat data is read, and its type is se
 }
 
 TEST_CASE("conversation: real rows through real templates as transformers renders them") {
-  if (missing(shared("datasets")) || missing(shared("chat_templates"))) return;
+  if (missing(shared_data("datasets")) || missing(shared_data("chat_templates"))) return;
   TempDir model;
   write_file(model / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
   std::string file, name;
@@ -121,10 +112,10 @@ TEST_CASE("conversation: real rows through real templates as transformers render
   for (const auto& entry :
        ordered_json::parse(read_file(fs::path(BANTAM_TESTS_DIR) / "golden" / "conversation_golden.json"))) {
     CAPTURE(entry.dump());
-    if (file != entry.at("file")) file = entry.at("file"), rows = rows_of(shared("datasets") / file);
+    if (file != entry.at("file")) file = entry.at("file"), rows = rows_of(shared_data("datasets") / file);
     if (name != entry.at("template")) {
       name = entry.at("template");
-      chat_template = ChatTemplate::from_text(read_file(shared("chat_templates") / name), name, model.path());
+      chat_template = ChatTemplate::from_text(read_file(shared_data("chat_templates") / name), name, model.path());
     }
     std::string message;
     Rendered out;
@@ -153,7 +144,7 @@ TEST_CASE("conversation: real rows through real templates as transformers render
 }
 
 TEST_CASE("named templates: the bytes of the models' own") {
-  if (missing(shared("chat_templates"))) return;
+  if (missing(shared_data("chat_templates"))) return;
   TempDir model;
   write_file(model / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
   struct Pair {
@@ -174,7 +165,7 @@ TEST_CASE("named templates: the bytes of the models' own") {
            Pair{"alpaca", "axolotl-alpaca.jinja", true, false, false},
        }) {
     CAPTURE(std::string(p.file));
-    std::string source = read_file(shared("chat_templates") / p.file);
+    std::string source = read_file(shared_data("chat_templates") / p.file);
     if (p.one_line) {  // its own loader takes indents and line breaks out
       for (const std::string what : {"    ", "\n"})
         for (size_t at = 0; (at = source.find(what, at)) != std::string::npos;) source.erase(at, what.size());
@@ -204,7 +195,7 @@ TEST_CASE("named templates: the bytes of the models' own") {
 }
 
 TEST_CASE("named templates: alpaca as Axolotl's prompter writes the fixture") {
-  const fs::path path = shared("datasets") / "axolotl_fixtures" / "alpaca.json";
+  const fs::path path = shared_data("datasets") / "axolotl_fixtures" / "alpaca.json";
   if (missing(path)) return;
   TempDir model;
   write_file(model / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -373,3 +374,34 @@ TEST_CASE("prepared data come back with their report; an entry with another one'
     CHECK(f.read(content).from_cache);
   }
 }
+
+#ifndef __SANITIZE_ADDRESS__  // which keeps what was freed
+namespace {
+size_t anonymous_bytes() {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) << 10;
+  return 0;
+}
+}  // namespace
+
+TEST_CASE("memory does not grow with the data: rows are read in rounds, tokens are in the file") {
+  Fixture f;
+  f.options.cache = f.dir() / "cache";
+  f.options.max_seq_length = 1000;
+  f.options.num_threads = 2;
+  std::string content;
+  for (int i = 0; i < 80000; ++i) content += row(std::to_string(i), std::string(700, 'x'));
+  f.read(content.substr(0, content.find('\n') + 1));  // what the first use of everything takes
+  content.shrink_to_fit();
+  const size_t before = anonymous_bytes();
+  REQUIRE(before > 0);
+  size_t most = 0;
+  f.options.progress = [&](int64_t) { most = std::max(most, anonymous_bytes()); };
+  write_file(f.dir() / "d.jsonl", content);
+  const Dataset d = read_datasets({{.path = f.dir() / "d.jsonl"}}, f.tokenizer, f.options);
+  CHECK(d.samples.tokens() > 56'000'000);  // 5 bytes each
+  CHECK(most < before + (size_t{64} << 20));
+  CHECK(anonymous_bytes() < before + (size_t{64} << 20));
+}
+#endif

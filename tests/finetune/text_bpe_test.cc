@@ -34,9 +34,6 @@ std::string refusal(std::string_view base, const std::function<void(json&)>& cha
   return error_of([&] { from_json(j, config); });
 }
 
-constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
-constexpr EncodeOptions kParsed{.add_special = false, .parse_special = true};
-
 // The vocabulary of a golden tokenizer.json as a GGUF file.
 GgufBuilder gguf_of(const json& j, const char* pre) {
   std::vector<std::string> tokens, merges;

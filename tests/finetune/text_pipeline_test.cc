@@ -14,19 +14,10 @@ using nlohmann::json;
 
 namespace {
 
-constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
-constexpr EncodeOptions kParsed{.add_special = false, .parse_special = true};
-
-std::shared_ptr<const Tokenizer> load(const json& j) {
-  TempDir dir;
-  write_file(dir / "tokenizer.json", j.dump());
-  return load_tokenizer(dir.path());
-}
-
 std::string refusal(std::string_view base, const std::function<void(json&)>& change) {
   json j = pipeline_file(pipeline_case(base));
   change(j);
-  return error_of([&] { load(j); });
+  return error_of([&] { load_json(j); });
 }
 
 std::vector<int32_t> ids_at(const json& list, size_t i) {
@@ -41,7 +32,7 @@ TEST_CASE("ids and decoded text are the reference's for every part and option") 
   int not_compared = 0;
   for (const auto& c : pipeline_golden().at("cases")) {
     const auto name = c.at("name").get<std::string>();
-    const auto tokenizer = load(pipeline_file(c));
+    const auto tokenizer = load_json(pipeline_file(c));
     CHECK(ids_text(tokenizer->encode("a", {.parse_special = true})) ==
           ids_text(c.at("around").get<std::vector<int32_t>>()));
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -66,7 +57,7 @@ TEST_CASE("ids and decoded text are the reference's for every part and option") 
 
 TEST_CASE("control tokens in a text are text unless asked for") {
   for (const auto& c : pipeline_golden().at("cases")) {
-    const auto tokenizer = load(pipeline_file(c));
+    const auto tokenizer = load_json(pipeline_file(c));
     CAPTURE(c.at("name").get<std::string>());
     const std::string text = "the</s>the<s>";
     const auto plain = tokenizer->encode(text, kPlain), parsed = tokenizer->encode(text, kParsed);
@@ -80,20 +71,20 @@ TEST_CASE("bytes that are not UTF-8: kept by byte-level vocabularies, U+FFFD els
   const std::string bad = "the \xFF\xC0 \xE2\x82 \xF0\x9F\x98 a\x80";
   const std::string shown = "the \uFFFD\uFFFD \uFFFD \uFFFD a\uFFFD";
   for (const char* name : {"bytes", "bytes_llama3", "bytes_deepseek"}) {
-    const auto tokenizer = load(pipeline_file(pipeline_case(name)));
+    const auto tokenizer = load_json(pipeline_file(pipeline_case(name)));
     CHECK(tokenizer->decode(tokenizer->encode(bad, kPlain)) == bad);
     CHECK(tokenizer->unencodable(bad) == 0);
   }
   for (const char* name : {"llama2", "mistral", "unigram_bytes"}) {
     CAPTURE(name);
-    const auto tokenizer = load(pipeline_file(pipeline_case(name)));
+    const auto tokenizer = load_json(pipeline_file(pipeline_case(name)));
     CHECK(tokenizer->encode(bad, kPlain) == tokenizer->encode(shown, kPlain));
     CHECK(tokenizer->decode(tokenizer->encode(bad, kPlain)) == shown);
   }
 }
 
 TEST_CASE("decoded bytes that make no character stay bytes") {
-  const auto tokenizer = load(pipeline_file(pipeline_case("llama2")));
+  const auto tokenizer = load_json(pipeline_file(pipeline_case("llama2")));
   const std::vector<int32_t> ids = {tokenizer->token_id("<0xE2>"), tokenizer->token_id("<0x96>")};
   CHECK(tokenizer->decode(ids) == "\xE2\x96");
   CHECK(tokenizer->decode(std::vector<int32_t>{-1, 1 << 20}) == "\uFFFD\uFFFD");
@@ -101,13 +92,13 @@ TEST_CASE("decoded bytes that make no character stay bytes") {
 }
 
 TEST_CASE("text that a vocabulary cannot hold is counted") {
-  const auto tokenizer = load(pipeline_file(pipeline_case("no_unk")));
+  const auto tokenizer = load_json(pipeline_file(pipeline_case("no_unk")));
   CHECK(tokenizer->unencodable("the river") == 0);
   CHECK(tokenizer->unencodable("the \u0e01\u0e01 the") == 6);
   CHECK(tokenizer->encode("the\u0e01", kPlain) == tokenizer->encode("the", kPlain));
   json j = pipeline_file(pipeline_case("unigram"));
   j["model"].erase("unk_id");
-  const auto closed = load(j);
+  const auto closed = load_json(j);
   CHECK(contains(error_of([&] { closed->encode("\u0e01"); }, ErrorCode::data), "no token for"));
 }
 
@@ -117,7 +108,7 @@ TEST_CASE("of ways with equal scores the reference's is taken") {
                                     std::pair("ab", -2.0), std::pair("ba", -2.0), std::pair("aba", -3.0)}) {
     vocab.push_back(json::array({text, score}));
   }
-  const auto tokenizer = load({{"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", vocab}}}});
+  const auto tokenizer = load_json({{"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", vocab}}}});
   CHECK(ids_text(tokenizer->encode("ab", kPlain)) == "3");
   CHECK(ids_text(tokenizer->encode("aba", kPlain)) == "5");
   CHECK(ids_text(tokenizer->encode("abab", kPlain)) == "3 3");
@@ -130,30 +121,30 @@ TEST_CASE("merges that make a control token do not") {
               {"vocab", {{"<", 0}, {"s", 1}, {">", 2}, {"<s", 3}, {"<s>", 4}}},
               {"merges", {"< s", "<s >"}}}},
             {"added_tokens", {{{"id", 4}, {"content", "<s>"}, {"special", true}, {"normalized", false}}}}};
-  const auto tokenizer = load(j);
+  const auto tokenizer = load_json(j);
   CHECK(ids_text(tokenizer->encode("s<s>", kPlain)) == "1 3 2");
   CHECK(ids_text(tokenizer->encode("s<s>", kParsed)) == "1 4");
   j["added_tokens"][0]["special"] = false;
-  CHECK(ids_text(load(j)->encode("s<s>", kPlain)) == "1 4");
+  CHECK(ids_text(load_json(j)->encode("s<s>", kPlain)) == "1 4");
 }
 
 TEST_CASE("files that make much of little are refused") {
   json j = pipeline_file(pipeline_case("llama2"));
   j["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(300, 'a')}};
-  CHECK(contains(error_of([&] { load(j); }), "at most 256"));
+  CHECK(contains(error_of([&] { load_json(j); }), "at most 256"));
   json steps = json::array();
   for (int i = 0; i < 40; ++i)
     steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
   j["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
   j["added_tokens"] = json::array();
-  const auto tokenizer = load(j);
+  const auto tokenizer = load_json(j);
   CHECK(contains(error_of([&] { tokenizer->encode("a"); }, ErrorCode::data), "bytes of 1"));
   j = pipeline_file(pipeline_case("llama2"));
   j["model"]["vocab"]["far"] = 9'000'000;
-  CHECK(contains(error_of([&] { load(j); }), "'far'"));
+  CHECK(contains(error_of([&] { load_json(j); }), "'far'"));
   j = pipeline_file(pipeline_case("llama2"));
   j["added_tokens"][3]["id"] = 9'000'000;
-  CHECK(contains(error_of([&] { load(j); }), "9000000"));
+  CHECK(contains(error_of([&] { load_json(j); }), "9000000"));
 }
 
 TEST_CASE("tokenizer.json comes before tokenizer.model") {

@@ -26,9 +26,6 @@ std::shared_ptr<const Tokenizer> from_model(const std::string& model, const json
   return load_tokenizer(dir.path());
 }
 
-constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
-constexpr EncodeOptions kParsed{.add_special = false, .parse_special = true};
-
 struct Vocabulary {
   std::vector<std::string> tokens;
   std::vector<float> scores;

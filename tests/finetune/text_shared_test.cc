@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "finetune/text/tokenizer.h"
+#include "shared_testing.h"
 #include "text_testing.h"
 
 using namespace bantam;
@@ -15,32 +16,11 @@ using nlohmann::json;
 namespace {
 
 namespace fs = std::filesystem;
-constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
-
-bool missing(const fs::path& path) {
-  if (fs::exists(path)) return false;
-  MESSAGE("skipped, not here: " << path.string());
-  return true;
-}
-
-fs::path shared(const std::string& name) {
-  return fs::path(BANTAM_SHARED_DATA) / name;
-}
-
-// A file as the tokenizer of a folder of its own.
-std::shared_ptr<const Tokenizer> load_alone(const fs::path& file) {
-  TempDir dir;
-  const auto kind = file.extension();
-  fs::copy_file(file, dir / (kind == ".json"       ? "tokenizer.json"
-                             : kind == ".tiktoken" ? "x.tiktoken"
-                                                   : "tokenizer.model"));
-  return load_tokenizer(dir.path());
-}
 
 // The texts of ggml-vocab-test.inp and the ids of a .out file, which stand one text and one line of ids for each.
 void check_ggml(const Tokenizer& tokenizer, const std::string& out_name) {
-  const fs::path in = shared("tokenizers/llama_cpp/ggml-vocab-test.inp"),
-                 out = shared("tokenizers/llama_cpp/" + out_name);
+  const fs::path in = shared_data("tokenizers/llama_cpp/ggml-vocab-test.inp"),
+                 out = shared_data("tokenizers/llama_cpp/" + out_name);
   if (missing(in) || missing(out)) return;
   const std::string texts = read_file(in), separator = "\n__ggml_vocab_test__\n";
   std::istringstream lines(read_file(out));
@@ -66,7 +46,7 @@ TEST_CASE("vocabularies of real models give the ids of their reference") {
   const auto golden = json::parse(read_file(fs::path(BANTAM_TESTS_DIR) / "golden" / "text_shared_golden.json"));
   const auto& texts = text_golden().at("texts");
   for (const auto& entry : golden) {
-    const fs::path path = shared("tokenizers/" + entry.at("file").get<std::string>());
+    const fs::path path = shared_data("tokenizers/" + entry.at("file").get<std::string>());
     if (missing(path)) continue;
     const auto tokenizer = load_alone(path);
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -82,13 +62,13 @@ TEST_CASE("llama.cpp's texts: GPT-2 and Llama 2, as JSON, as SentencePiece and a
   for (const auto& [file, out] : {std::pair("llama_cpp/ggml-vocab-gpt-2.gguf", "ggml-vocab-gpt-2.out"),
                                   std::pair("llama_cpp/ggml-vocab-llama-spm.gguf", "ggml-vocab-llama-spm.out"),
                                   std::pair("llama_cpp/ggml-vocab-phi-3.gguf", "ggml-vocab-phi-3.out")}) {
-    const fs::path path = shared(std::string("tokenizers/") + file);
+    const fs::path path = shared_data(std::string("tokenizers/") + file);
     CAPTURE(file);
     if (!missing(path)) check_ggml(*load_tokenizer(path), out);
   }
   for (const auto& [file, out] : {std::pair("gpt2/tokenizer.json", "ggml-vocab-gpt-2.out"),
                                   std::pair("llama2/tokenizer.model", "ggml-vocab-llama-spm.out")}) {
-    const fs::path path = shared(std::string("tokenizers/") + file);
+    const fs::path path = shared_data(std::string("tokenizers/") + file);
     CAPTURE(file);
     if (!missing(path)) check_ggml(*load_alone(path), out);
   }
@@ -99,7 +79,7 @@ TEST_CASE("llama.cpp's texts: tiktoken files, and a SentencePiece vocabulary as 
                                   std::pair("qwen/qwen.tiktoken", "ggml-vocab-qwen2.out"),
                                   std::pair("qwen/qwen.tiktoken", "ggml-vocab-deepseek-r1-qwen.out"),
                                   std::pair("phi3/tokenizer.json", "ggml-vocab-phi-3.out")}) {
-    const fs::path path = shared(std::string("tokenizers/") + file);
+    const fs::path path = shared_data(std::string("tokenizers/") + file);
     CAPTURE(file);
     if (!missing(path)) check_ggml(*load_alone(path), out);
   }
@@ -108,7 +88,7 @@ TEST_CASE("llama.cpp's texts: tiktoken files, and a SentencePiece vocabulary as 
 TEST_CASE("llama.cpp's texts: every split rule that a vocabulary is there for") {
   for (const char* name : {"command-r", "deepseek-coder", "deepseek-llm", "falcon", "gpt-2", "llama-bpe", "mpt",
                            "qwen2", "qwen35", "refact", "starcoder", "chameleon"}) {
-    const fs::path path = shared(std::string("tokenizers/llama_cpp/ggml-vocab-") + name + ".gguf");
+    const fs::path path = shared_data(std::string("tokenizers/llama_cpp/ggml-vocab-") + name + ".gguf");
     CAPTURE(name);
     if (!missing(path)) check_ggml(*load_tokenizer(path), std::string("ggml-vocab-") + name + ".out");
   }
@@ -120,17 +100,17 @@ TEST_CASE("what is not read is named") {
       {"tokenizers/tiny/pytorch_test_hf_tokenizer.json", "needs token"},
       {"tokenizers/tiny/torchtune_tiktoken_small.model", "tiktoken"}};
   for (const auto& [name, part] : files) {
-    if (missing(shared(name))) continue;
+    if (missing(shared_data(name))) continue;
     CAPTURE(name);
-    const std::string error = error_of([&] { load_alone(shared(name)); });
+    const std::string error = error_of([&] { load_alone(shared_data(name)); });
     CAPTURE(error);
     CHECK(contains(error, part));
   }
 }
 
 TEST_CASE("the vocabulary of a tiny story model") {
-  const fs::path model = shared("models/tinyllamas-stories-260k-f32.gguf"),
-                 golden = shared("models/stories260K_golden.json");
+  const fs::path model = shared_data("models/tinyllamas-stories-260k-f32.gguf"),
+                 golden = shared_data("models/stories260K_golden.json");
   if (missing(model) || missing(golden)) return;
   const auto tokenizer = load_tokenizer(model);
   const auto j = json::parse(read_file(golden));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "finetune/text/tokenizer.h"
+#include "shared_testing.h"
 #include "text_testing.h"
 
 using namespace bantam;
@@ -13,26 +14,9 @@ using namespace bantam::testing;
 namespace {
 
 namespace fs = std::filesystem;
-constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
-
-bool missing(const fs::path& path) {
-  if (fs::exists(path)) return false;
-  MESSAGE("skipped, not here: " << path.string());
-  return true;
-}
 
 fs::path shared(const std::string& name) {
-  return fs::path(BANTAM_SHARED_DATA) / "tokenizers" / name;
-}
-
-// A file as the tokenizer of a folder of its own.
-std::shared_ptr<const Tokenizer> load_alone(const fs::path& file) {
-  TempDir dir;
-  const auto kind = file.extension();
-  fs::copy_file(file, dir / (kind == ".json"       ? "tokenizer.json"
-                             : kind == ".tiktoken" ? "x.tiktoken"
-                                                   : "tokenizer.model"));
-  return load_tokenizer(dir.path());
+  return shared_data("tokenizers/" + name);
 }
 
 // Texts of which both forms of one vocabulary think the same: without the sign for a space and the names of controls.

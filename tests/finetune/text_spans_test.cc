@@ -14,17 +14,8 @@ using nlohmann::json;
 
 namespace {
 
-constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
-constexpr EncodeOptions kParsed{.add_special = false, .parse_special = true};
-
-std::shared_ptr<const Tokenizer> load(const json& j) {
-  TempDir dir;
-  write_file(dir / "tokenizer.json", j.dump());
-  return load_tokenizer(dir.path());
-}
-
 std::shared_ptr<const Tokenizer> load_pipeline(std::string_view name) {
-  return load(pipeline_file(pipeline_case(name)));
+  return load_json(pipeline_file(pipeline_case(name)));
 }
 
 std::shared_ptr<const Tokenizer> load_sentencepiece(std::string_view name) {
@@ -48,7 +39,7 @@ const std::vector<Named>& all_tokenizers() {
   static const std::vector<Named> list = [] {
     std::vector<Named> out;
     for (const auto& c : pipeline_golden().at("cases")) {
-      out.push_back({c.at("name").get<std::string>(), load(pipeline_file(c))});
+      out.push_back({c.at("name").get<std::string>(), load_json(pipeline_file(c))});
     }
     for (const char* name : {"llama", "rules", "unigram"}) {
       out.push_back({str("sentencepiece ", name), load_sentencepiece(name)});
@@ -343,7 +334,7 @@ TEST_CASE("a control token that would reach into plain text gives way to shorter
     if (t["content"] == "<trim>") t["content"] = "<s></s>w", t["rstrip"] = t["lstrip"] = false;
     if (t["content"] == "word") t["content"] = "></", t["single_word"] = false;
   }
-  const auto tokenizer = load(j);
+  const auto tokenizer = load_json(j);
   const int32_t both = tokenizer->token_id("<s></s>"), longer = tokenizer->token_id("<s></s>w");
   const auto encode = [&](const std::string& text, std::vector<TextSpan> plain) {
     auto ids = tokenizer->encode(text, {.add_special = false, .parse_special = true, .plain = plain});
@@ -369,7 +360,7 @@ TEST_CASE("plain spans where control tokens are looked for in normalised text") 
   for (auto& t : j["added_tokens"]) {
     if (t["content"] == "<right>") t["content"] = "<R\u00cfght>", t["normalized"] = true, t["rstrip"] = false;
   }
-  const auto tokenizer = load(j);
+  const auto tokenizer = load_json(j);
   const int32_t id = tokenizer->token_id("<R\u00cfght>");
   CHECK(tokenizer->piece(id) == "<R\u00cfght>");
   const std::string text = "\u00e9\u00e9<RI\u0308GHT>\u00c9<right>the";
@@ -440,7 +431,7 @@ TEST_CASE("what a rule puts in, takes away or leaves out") {
 
 TEST_CASE("text is cut where the script changes") {
   const json& golden = span_golden().at("scripts");
-  const auto tokenizer = load(pipeline_file(golden));
+  const auto tokenizer = load_json(pipeline_file(golden));
   std::vector<std::string> texts = golden.at("texts");
   for (const auto& t : pipeline_golden().at("texts")) texts.push_back(t.get<std::string>());
   REQUIRE(texts.size() == golden.at("ids").size());

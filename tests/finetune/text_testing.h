@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "finetune/text/tokenizer.h"
 #include "quant/quant_testing.h"
 
 namespace bantam::testing {
@@ -107,5 +108,15 @@ class RandomText {
   }
   uint64_t state_;
 };
+
+inline constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
+inline constexpr EncodeOptions kParsed{.add_special = false, .parse_special = true};
+
+/// The tokenizer of a folder that holds nothing but this tokenizer.json.
+inline std::shared_ptr<const Tokenizer> load_json(const nlohmann::json& j) {
+  TempDir dir;
+  write_file(dir / "tokenizer.json", j.dump());
+  return load_tokenizer(dir.path());
+}
 
 }  // namespace bantam::testing

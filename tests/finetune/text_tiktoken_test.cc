@@ -15,9 +15,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
-constexpr EncodeOptions kParsed{.add_special = false, .parse_special = true};
-
 const json& golden() {
   static const json j =
       json::parse(read_file(std::filesystem::path(BANTAM_TESTS_DIR) / "golden" / "tokenizer_golden.json"));

@@ -8,50 +8,19 @@
 #include <functional>
 #include <random>
 
-#include "finetune/text/tokenizer.h"
 #include "quant/quant_testing.h"
+#include "tokenizer_checks.h"
 
 namespace {
 
 using namespace bantam;
 using testing::raw;
 
-const char* const kTexts[] = {"",
-                              " ",
-                              "the river  runs",
-                              "<s>the</s> <tool> word",
-                              "e\xCC\x81 \xEF\xAC\x81 A\xCC\x8A",
-                              "\xE4\xBD\xA0\xE5\xA5\xBD 12 345",
-                              "bad \xFF\xC0\xE2\x82",
-                              "\xE2\x96\x81\xE2\x96\x81the\n\n\t",
-                              "\xF0\x9F\x98\x80\xE2\x80\x8D\xF0\x9F\x91\xA9"};
-
-// What came of it: 1 a tokenizer, 0 an Error. Anything else ends the program.
 int try_file(std::string_view bytes) {
   static const testing::TempDir dir;
   static const std::filesystem::path path = dir / "m.gguf";
   testing::write_file(path, std::string(bytes));
-  try {
-    const auto tokenizer = load_tokenizer(path);
-    for (const char* text : kTexts) {
-      for (const bool parse : {false, true}) {
-        try {
-          const auto ids = tokenizer->encode(text, {.parse_special = parse});
-          for (const int32_t id : ids) {
-            if (id < 0 || id >= tokenizer->vocab_size()) std::abort();
-          }
-          tokenizer->decode(ids, parse);
-        } catch (const Error& e) {
-          if (e.code() != ErrorCode::data && e.code() != ErrorCode::model) std::abort();
-        }
-      }
-      tokenizer->unencodable(text);
-    }
-    return 1;
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::model && e.code() != ErrorCode::data) std::abort();
-    return 0;
-  }
+  return fuzz::try_tokenizer([&] { return load_tokenizer(path); });
 }
 
 }  // namespace
