@@ -186,7 +186,7 @@ int train_command(const Recipe& recipe, const CommandOptions& options) {
   const bool on_device = !s.context->backend().host_memory;
   Progress progress(recipe, options, folder, on_device);
   if (on_device) progress.line(str("device: ", device_text(*s.context)));
-  progress.line(data_text(s) + debug_rows(s, options));
+  progress.line(data_text(s, packing_of(s)) + debug_rows(s, options));
   if (recipe.resume_from_checkpoint != "auto" && recipe.resume_from_checkpoint != "false")
     s.options.resume_from = recipe.resume_from_checkpoint;
   const Planned planned = make_plan(s, recipe, {.earlier = folder.earlier_plan()});
@@ -195,7 +195,9 @@ int train_command(const Recipe& recipe, const CommandOptions& options) {
   load_weights(s, recipe, options);
 
   TrainHooks hooks;
-  hooks.on_plan = [&](const RunPlan&, const Trainer&) { folder.begin(recipe, plan_json(planned), data_json(s)); };
+  hooks.on_plan = [&](const RunPlan&, const Trainer&) {
+    folder.begin(recipe, plan_json(planned), data_json(s, packing_of(s)));  // batches as planned
+  };
   hooks.on_resume = [&](const RunState& state) {
     progress.line(str("going on from step ", state.step, " of ", state.total_steps));
     folder.drop_metrics_after(state.step);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "../finetune/data/batch.h"
 #include "../finetune/data/grouped.h"
 #include "../kernels/error.h"
 #include "row_view.h"
@@ -40,10 +39,13 @@ std::string packing_text(const PackingStats& p, const BatchOptions& o) {
 
 }  // namespace
 
-std::string data_text(const Session& s) {
-  std::string out =
-      s.train.report.summary() +
-      packing_text(packing_stats(s.train.samples, s.options.batches, s.train.source_weights), s.options.batches);
+PackingStats packing_of(const Session& s) {
+  return packing_stats(s.train.samples, s.options.batches, s.train.source_weights);
+}
+
+std::string data_text(const Session& s, const PackingStats& packing) {
+  std::string out = s.train.report.summary() + packing_text(packing, s.options.batches);
+  if (s.train.from_cache) out += "prepared earlier, taken from the cache\n";
   if (!s.eval.samples.empty()) {
     const DataReport& r = s.eval.report;
     out += r.sources.empty() ? str("held out: ", grouped(r.rows_kept), " rows, ", grouped(r.tokens), " tokens\n")
@@ -52,9 +54,9 @@ std::string data_text(const Session& s) {
   return out;
 }
 
-std::string data_json(const Session& s) {
+std::string data_json(const Session& s, const PackingStats& packing) {
   Json j = {{"train", Json::parse(s.train.report.to_json())}};
-  j["train"]["packing"] = packing_json(packing_stats(s.train.samples, s.options.batches, s.train.source_weights));
+  j["train"]["packing"] = packing_json(packing);
   if (s.chat_template && !date_of(*s.chat_template).empty()) j["today"] = date_of(*s.chat_template);
   if (!s.eval.samples.empty()) j["eval"] = Json::parse(s.eval.report.to_json());
   return j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

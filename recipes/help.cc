@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "../kernels/error.h"
+#include "dataset_keys.h"
 #include "key_table.h"
 
 namespace bantam {
@@ -87,6 +88,8 @@ std::string key_flags() {
       }
       if (!aliases.empty()) text += " Also " + aliases + ".";
       body += wrapped(text);
+      if (key.name != "datasets") continue;
+      for (const DatasetKey& d : dataset_keys()) body += wrapped(str("  ", d.name, ": ", d.help));
     }
     if (!body.empty()) out += "\n  " + section + "\n" + body;
   }

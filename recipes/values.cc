@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "../finetune/text/edit_distance.h"
+
 namespace bantam {
 namespace {
 
@@ -42,22 +44,6 @@ std::string escaped(char c) {
   constexpr char kHex[] = "0123456789abcdef";
   const auto u = static_cast<unsigned char>(c);
   return {'\\', 'x', kHex[u >> 4], kHex[u & 15]};
-}
-
-/// Edits (insert, delete, replace, swap of neighbours) from a to b.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before = last;
-    last = row;
-  }
-  return last[b.size()];
 }
 
 }  // namespace

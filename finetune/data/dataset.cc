@@ -38,10 +38,11 @@ std::tm date(const std::string& text) {
 
 std::shared_ptr<const ChatTemplate> load_chat_template(const std::filesystem::path& model, const std::string& setting,
                                                        const std::string& today) {
-  if (setting == "tokenizer_default" && !ChatTemplate::has(model)) return nullptr;
-  ChatTemplate out = ChatTemplate::resolve(setting, model);
-  out.set_today(date(today));
-  return std::make_shared<const ChatTemplate>(std::move(out));
+  auto found = setting == ChatTemplate::kTokenizerDefault ? ChatTemplate::find(model)
+                                                          : std::optional(ChatTemplate::resolve(setting, model));
+  if (!found) return nullptr;
+  found->set_today(date(today));
+  return std::make_shared<const ChatTemplate>(*std::move(found));
 }
 
 std::string date_of(const ChatTemplate& chat_template) {

@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Sources = std::vector<std::pair<std::string, std::string>>;  // name, template
 
-constexpr const char* kTokenizerDefault = "tokenizer_default";
 constexpr size_t kMostTemplateBytes = size_t{16} << 20;
 constexpr const char* kTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                    "pad_token", "cls_token", "mask_token"};
@@ -136,7 +135,7 @@ JinjaValue::Entries model_tokens(const fs::path& model) {
 
 }  // namespace
 
-ChatTemplate ChatTemplate::load(const fs::path& model) {
+std::optional<ChatTemplate> ChatTemplate::find(const fs::path& model) {
   if (!present(model)) throw Error(ErrorCode::model, str(model.string(), ": no such file or folder"));
   ChatTemplate out;
   Sources sources;
@@ -148,12 +147,7 @@ ChatTemplate ChatTemplate::load(const fs::path& model) {
     sources = folder_templates(model, out.where_);
     out.special_tokens_ = folder_tokens(model);
   }
-  if (sources.empty()) {
-    throw Error(
-        ErrorCode::model, str(model.string(), ": no chat template"),
-        "a base model has none: set chat_template: chatml (or another name, or the path of a .jinja file), or use "
-        "another dataset type");
-  }
+  if (sources.empty()) return std::nullopt;
   out.name_ = kTokenizerDefault;
   for (auto& [name, source] : sources) {
     std::string place = sources.size() == 1 ? out.where_ : str(out.where_, "(", printable(name, 60), ")");
@@ -162,18 +156,20 @@ ChatTemplate ChatTemplate::load(const fs::path& model) {
   return out;
 }
 
+ChatTemplate ChatTemplate::load(const fs::path& model) {
+  if (auto found = find(model)) return *std::move(found);
+  throw Error(
+      ErrorCode::model, str(model.string(), ": no chat template"),
+      "a base model has none: set chat_template: chatml (or another name, or the path of a .jinja file), or use "
+      "another dataset type");
+}
+
 ChatTemplate ChatTemplate::from_text(const std::string& source, std::string name, const fs::path& model) {
   ChatTemplate out;
   out.where_ = out.name_ = name;
   out.special_tokens_ = model_tokens(model);
   out.add("default", source, std::move(name));
   return out;
-}
-
-bool ChatTemplate::has(const fs::path& model) {
-  if (!present(model)) throw Error(ErrorCode::model, str(model.string(), ": no such file or folder"));
-  std::string where;
-  return !(is_gguf(model) ? gguf_templates(*GgufFile::open(model), where) : folder_templates(model, where)).empty();
 }
 
 ChatTemplate ChatTemplate::named(std::string_view name, const fs::path& model) {

@@ -33,9 +33,12 @@ struct TemplateWants {
 /// Immutable; safe to use from several threads.
 class ChatTemplate {
  public:
+  static constexpr const char* kTokenizerDefault = "tokenizer_default";  ///< the setting for the model's own
   /// Of a model folder (chat_template.jinja, else chat_template in tokenizer_config.json, else in chat_template.json)
   /// or a .gguf file. Error(model) when there is none, or when it does not parse; no other template is tried then.
   static ChatTemplate load(const std::filesystem::path& model);
+  /// The same; none where there is none.
+  static std::optional<ChatTemplate> find(const std::filesystem::path& model);
   /// Of a text, with the special tokens of `model` (a folder, a .gguf file, or empty: none).
   static ChatTemplate from_text(const std::string& source, std::string name, const std::filesystem::path& model = {});
 
@@ -44,8 +47,6 @@ class ChatTemplate {
   static ChatTemplate named(std::string_view name, const std::filesystem::path& model = {});
   /// The same with the BOS and EOS of a tokenizer.
   static ChatTemplate named(std::string_view name, const Tokenizer& tokenizer);
-  /// Whether load() finds one.
-  static bool has(const std::filesystem::path& model);
   /// By the recipe's chat_template: tokenizer_default (that of the model), a name, or the path of a .jinja file.
   static ChatTemplate resolve(const std::string& setting, const std::filesystem::path& model);
 

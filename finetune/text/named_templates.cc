@@ -2,10 +2,10 @@
 #include "named_templates.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "../../kernels/error.h"
+#include "edit_distance.h"
 #include "utf8.h"
 
 namespace bantam {
@@ -233,20 +233,6 @@ std::string folded(std::string_view s) {
   return out;
 }
 
-size_t edits(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 const std::vector<NamedTemplate>& named_templates() {
@@ -263,7 +249,7 @@ const NamedTemplate& named_template(std::string_view name) {
     if (t.name == name) return t;
     names += (names.empty() ? "" : ", ") + t.name;
     const std::string known = folded(t.name);
-    const size_t distance = known.starts_with(wanted) || wanted.starts_with(known) ? 1 : edits(wanted, known);
+    const size_t distance = known.starts_with(wanted) || wanted.starts_with(known) ? 1 : edit_distance(wanted, known);
     if (wanted.size() > 2 && distance < least) near = t.name, least = distance;
   }
   throw Error(ErrorCode::usage,

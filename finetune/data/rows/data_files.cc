@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "../../text/edit_distance.h"
 #include "../../text/utf8.h"
 #include "row_reader_parts.h"
 
@@ -73,21 +74,6 @@ std::string shown(const fs::path& folder) {
   return names.size() > kMostShown ? str(out, ", and ", names.size() - kMostShown, " more") : out;
 }
 
-size_t edits(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t corner = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t cost = corner + (a[i - 1] == b[j - 1] ? 0 : 1);
-      corner = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, cost});
-    }
-  }
-  return row[b.size()];
-}
-
 // What exists of a path that does not.
 std::string nearest(const fs::path& path) {
   fs::path folder = path.parent_path(), missing = path;
@@ -106,7 +92,7 @@ std::string nearest(const fs::path& path) {
     for (const auto& e : entries(folder)) {
       const std::string other = e.path().filename().string();
       if (other.size() > name.size() + 8) continue;
-      if (const size_t n = edits(name, other); n < least) best = other, least = n;
+      if (const size_t n = edit_distance(name, other); n < least) best = other, least = n;
     }
   } catch (const Error&) {
   }
