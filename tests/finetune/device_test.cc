@@ -103,6 +103,30 @@ TEST_CASE("a training on the device has the CPU's numbers within rounding") {
   }
 }
 
+TEST_CASE("step constants on the device are the host's, whatever positions came before") {
+  const ModelConfig c = small();
+  const Context ctx({.num_threads = 1, .backend = kDevice});
+  StepBuffers cpu(cpu_backend(), c, 32), device(ctx.backend(), c, 32);
+  const auto samples = random_samples(c, {5, 30, 13, 9, 32});
+  const auto equal = [&](const ConstTensorView& d, const ConstTensorView& h) {
+    std::vector<float> got(static_cast<size_t>(d.rows * d.cols));
+    ctx.backend().download(got.data(), d.data, got.size() * sizeof(float));
+    return std::equal(got.begin(), got.end(), h.row<float>(0), h.row<float>(0) + h.rows * h.cols);
+  };
+  const auto check = [&](const StepInputs& d, const StepInputs& h) {
+    CHECK(equal(d.cos, h.cos));
+    CHECK(equal(d.sin, h.sin));
+  };
+  for (const std::vector<int32_t>& rows : {std::vector<int32_t>{0}, {2, 3}, {1}, {0, 2}, {4}}) {
+    const Batch b = make_batch(samples, rows);
+    check(device.fill(b, 1, 1, 0, true), cpu.fill(b, 1, 1, 0, true));
+  }
+  for (const int64_t start : {0, 7, 31, 32, 1000}) {  // generation goes beyond
+    const std::vector<int32_t> ids = {1, 2, 3};
+    check(device.fill_tokens(ids, start), cpu.fill_tokens(ids, start));
+  }
+}
+
 TEST_CASE("adapters on some linears only: the device has the CPU's losses and gradients") {
   const ModelConfig c = small();
   const auto model = tiny_model(c);
