@@ -103,6 +103,10 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   }
 }
 
+// Wide tiles of queries and of their dout do not fit side by side: one follows the other in the same place.
+template <int D>
+inline constexpr bool kOneQueryTile = D > 256;
+
 // One block per tile of 16 * R keys of one key head, over the group's heads and tiles of 16 * C queries.
 template <int D, int R, int C>
 __global__ void __launch_bounds__(kAttentionThreads, 1)
@@ -116,7 +120,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   CU_DYN_SHARED(float, keys);
   float* const values = keys + kTileFloats<kKeys, D>;
   float* const queries = values + kTileFloats<kKeys, D>;
-  float* const douts = queries + kTileFloats<kQueries, D>;
+  float* const douts = kOneQueryTile<D> ? queries : queries + kTileFloats<kQueries, D>;
   float* const weights = douts + kTileFloats<kQueries, D>;
   const int kv_head = static_cast<int>(blockIdx.x) % layout.kv_heads, width = layout.head_dim;
   const SequenceBlock s = find_block(table, layout.num_seqs, static_cast<int>(blockIdx.x) / layout.kv_heads);
@@ -141,10 +145,15 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     for (int query0 = key0; query0 < end; query0 += kQueries) {
       __syncthreads();  // the last queries have been read
       load_tile<D, kQueries>(q, layout.q, width, row_at(query0, head, layout.q.stride), queries);
+      float p[R][C], ds[R][C];
+      if constexpr (kOneQueryTile<D>) {
+        __syncthreads();
+        multiply_nt<D, R, C>(keys, queries, width, p);
+        __syncthreads();  // these queries have been read
+      }
       load_tile<D, kQueries>(dout, dout_layout, width, row_at(query0, head, dout_layout.stride), douts);
       __syncthreads();
-      float p[R][C], ds[R][C];
-      multiply_nt<D, R, C>(keys, queries, width, p);
+      if constexpr (!kOneQueryTile<D>) multiply_nt<D, R, C>(keys, queries, width, p);
       multiply_nt<D, R, C>(values, douts, width, ds);
       CU_UNROLL
       for (int j = 0; j < C; ++j) {
@@ -163,6 +172,11 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
       }
       store_weights(weights, p);
       multiply_nn<D, R, kQueries>(weights, douts, dv_sums);
+      if constexpr (kOneQueryTile<D>) {
+        __syncthreads();  // their dout has been read
+        load_tile<D, kQueries>(q, layout.q, width, row_at(query0, head, layout.q.stride), queries);
+        __syncthreads();
+      }
       store_weights(weights, ds);
       multiply_nn<D, R, kQueries>(weights, queries, dk_sums);
     }
@@ -198,7 +212,8 @@ void run_dkv(const AttentionBackwardArgs& args) {
   constexpr int kKeys = kSide * R, kQueries = kSide * C;
   const AttentionShape& s = args.shape;
   const BlockTable table = upload_block_table(s, 1, kKeys);
-  const size_t floats = 2 * kTileFloats<kKeys, D> + 2 * kTileFloats<kQueries, D> + kTileFloats<kKeys, kQueries>;
+  constexpr int kTiles = kOneQueryTile<D> ? 1 : 2;
+  const size_t floats = 2 * kTileFloats<kKeys, D> + kTiles * kTileFloats<kQueries, D> + kTileFloats<kKeys, kQueries>;
   launch(attention_dkv_kernel<D, R, C>, table.blocks * s.kv_heads, kAttentionThreads, floats * sizeof(float),
          args.q.data, args.k.data, args.v.data, args.dout.data, static_cast<const float*>(args.lse.data),
          static_cast<const float*>(args.delta.data), args.dk.data, args.dv.data, table.data,
@@ -221,7 +236,7 @@ void attention_backward(Context&, const AttentionBackwardArgs& args) {
   if (attention_on_tensor_cores(args.q.dtype, args.math)) return attention_mma_backward(args);
   with_tile_width(s.head_dim, [&]<int D>() {
     // Shared memory stays below the 99 KiB of the smallest devices.
-    run_dq<D, D <= 128 ? 4 : 1, 2>(args);
+    run_dq<D, D <= 128 ? 4 : 1, D <= 256 ? 2 : 1>(args);
     if constexpr (D == 64)
       run_dkv<D, 4, 2>(args);
     else if constexpr (D == 128)

@@ -170,7 +170,7 @@ void attention(Context&, const AttentionArgs& args) {
   with_tile_width(s.head_dim, [&]<int D>() {
     // Decoding fills one row of threads; the numbers are the same.
     if (queries * (s.heads / s.kv_heads) <= kSide) return run<D, 1, 2>(args);
-    run<D, D <= 128 ? 4 : 2, 2>(args);
+    run<D, D <= 128 ? 4 : D <= 256 ? 2 : 1, 2>(args);  // shared memory stays within 99 KiB
   });
 }
 

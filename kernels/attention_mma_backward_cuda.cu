@@ -10,15 +10,17 @@ namespace bantam::cuda {
 namespace {
 template <int D>
 struct QueryPass {
-  static constexpr int kRows = kMmaWarps * kMmaRows, kKeys = D <= 64 ? 64 : D <= 128 ? 32 : 16;
+  static constexpr int kSplit = D <= 256 ? 1 : 4;  // warps that share 16 queries, each with a part of the columns of dq
+  static constexpr int kRows = kMmaWarps / kSplit * kMmaRows, kKeys = D <= 64 ? 64 : D <= 128 ? 32 : 16;
+  static constexpr int kColumns = D / kSplit;
   static constexpr size_t kBytes = sizeof(bf16) * size_t{D} * (2 * kRows + 4 * kKeys);
   static_assert(kBytes <= 99 * 1024);
 };
 template <int D>
 struct KeyPass {
-  static constexpr int kSplit =
-      D <= 128 ? 1 : 2;  // warps that share 16 keys, each with a part of the columns of dk, dv
-  static constexpr int kKeys = kMmaWarps / kSplit * kMmaRows, kQueries = D <= 64 ? 64 : 32, kColumns = D / kSplit;
+  // Warps that share 16 keys, each with a part of the columns of dk, dv.
+  static constexpr int kSplit = D <= 128 ? 1 : D <= 256 ? 2 : 4, kColumns = D / kSplit;
+  static constexpr int kKeys = kMmaWarps / kSplit * kMmaRows, kQueries = D <= 64 ? 64 : D <= 256 ? 32 : 16;
   static constexpr size_t kBytes = sizeof(bf16) * size_t{D} * (2 * kKeys + 4 * kQueries) + sizeof(float) * 4 * kQueries;
   static_assert(kBytes <= 99 * 1024);
   static_assert(kKeys % kQueries == 0);  // tiles of queries, counted from the sequence's start, begin where keys do
@@ -43,7 +45,7 @@ __device__ __forceinline__ void score_gradient(const AttentionLayout& layout, bo
   }
 }
 
-// One block per tile of 64 query rows of one key head; the next tile of keys and values is on its way while one is
+// One block per tile of query rows of one key head; the next tile of keys and values is on its way while one is
 // used.
 template <int D>
 __global__ void __launch_bounds__(kMmaThreads, 2)
@@ -52,7 +54,8 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
                             const float* __restrict__ delta, void* __restrict__ dq, const int32_t* __restrict__ table,
                             AttentionLayout layout, RowLayout dout_layout, int64_t lse_stride, int64_t delta_stride,
                             RowLayout dq_layout) {
-  constexpr int kRows = QueryPass<D>::kRows, kKeys = QueryPass<D>::kKeys, N = kKeys / 8;
+  using Pass = QueryPass<D>;
+  constexpr int kRows = Pass::kRows, kKeys = Pass::kKeys, kColumns = Pass::kColumns, N = kKeys / 8;
   CU_DYN_SHARED(bf16, queries);
   bf16* const douts = queries + kRows * D;
   bf16* const stages = douts + kRows * D;                          // two of keys and values
@@ -60,7 +63,8 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
   const int kv_head = block % layout.kv_heads, width = layout.head_dim;
   const SequenceBlock s = find_block(table, layout.num_seqs, block / layout.kv_heads);
   const QueryRows rows(s, kRows, layout.group, kv_head);
-  const int row = warp_index() * kMmaRows, lane = lane_index();
+  const int row = warp_index() / Pass::kSplit * kMmaRows, column = warp_index() % Pass::kSplit * kColumns;
+  const int lane = lane_index();
   const auto load_stage = [&](int key0, int stage) {
     const HeadRows at{s.k_row, s.keys, key0, kv_head, width};
     bf16* const keys = stages + stage * 2 * kKeys * D;
@@ -78,7 +82,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
   const bool busy = rows.has(row);
   const int first = rows.first_key(row, layout.window), last = rows.last_key(row + kMmaRows - 1);
   const int common_first = last - layout.window + 1, common_last = rows.last_key(row);
-  float own_lse[2], own_delta[2], sums[D / 8][4];
+  float own_lse[2], own_delta[2], sums[kColumns / 8][4];
   int own_last[2];
   CU_UNROLL
   for (int h = 0; h < 2; ++h) {
@@ -89,7 +93,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
     own_last[h] = rows.last_key(r);
   }
   CU_UNROLL
-  for (int c = 0; c < D / 8; ++c) CU_UNROLL
+  for (int c = 0; c < kColumns / 8; ++c) CU_UNROLL
   for (int i = 0; i < 4; ++i) sums[c][i] = 0.0f;
 
   for (int key0 = begin, stage = 0; key0 < end; key0 += kKeys, stage ^= 1) {
@@ -109,7 +113,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
             const int key = key0 + 8 * n + 2 * (lane % 4) + i % 2;
             return key <= own_last[i / 2] && key > own_last[i / 2] - layout.window;
           });
-      multiply_nn<D>(ds, keys, 0, sums);
+      multiply_nn<D>(ds, keys, column, sums);
     }
     __syncthreads();  // this stage has been read
   }
@@ -118,7 +122,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
   CU_UNROLL
   for (int h = 0; h < 2; ++h) {
     const int64_t start = rows.at(row + lane / 4 + 8 * h, dq_layout.stride, width);
-    if (start >= 0) store_mma_row(dq, dq_layout, start, 0, width, sums, 2 * h, layout.scale);
+    if (start >= 0) store_mma_row(dq, dq_layout, start, column, width, sums, 2 * h, layout.scale);
   }
 }
 

@@ -9,17 +9,19 @@
 namespace bantam::cuda {
 
 namespace {
-// Keys of a tile, and whether the queries of a warp fit its registers: then their tile lies where values come later.
+// Keys of a tile; warps that share 16 rows, each with a part of the columns of o; and whether the queries of a warp fit
+// its registers: then their tile lies where values come later.
 template <int D>
 struct ForwardTile {
   static constexpr bool kQueriesInRegisters = D <= 128;
-  static constexpr int kRows = kMmaWarps * kMmaRows, kKeys = D <= 128 ? 64 : 32;
+  static constexpr int kSplit = D <= 256 ? 1 : 2, kColumns = D / kSplit;
+  static constexpr int kRows = kMmaWarps / kSplit * kMmaRows, kKeys = D <= 128 ? 64 : 32;
   static_assert(!kQueriesInRegisters || kRows <= kKeys);
   static constexpr size_t kBytes = sizeof(bf16) * size_t{D} * (2 * kKeys + (kQueriesInRegisters ? 0 : kRows));
   static_assert(kBytes <= 99 * 1024);
 };
 
-// One block per tile of 64 query rows of one key head; it walks over the keys in tiles counted from the sequence's
+// One block per tile of query rows of one key head; it walks over the keys in tiles counted from the sequence's
 // start. While scores are computed the values are on their way, while those are added up the next keys.
 template <int D>
 __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
@@ -27,7 +29,7 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
                          void* __restrict__ o, float* __restrict__ lse, const int32_t* __restrict__ table,
                          AttentionLayout layout, RowLayout o_layout, int64_t lse_stride) {
   using Tile = ForwardTile<D>;
-  constexpr int kRows = Tile::kRows, kKeys = Tile::kKeys, N = kKeys / 8;
+  constexpr int kRows = Tile::kRows, kKeys = Tile::kKeys, kColumns = Tile::kColumns, N = kKeys / 8;
   CU_DYN_SHARED(bf16, keys);
   bf16* const values = keys + kKeys * D;
   bf16* const queries = Tile::kQueriesInRegisters ? values : values + kKeys * D;
@@ -35,7 +37,9 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
   const int kv_head = block % layout.kv_heads, width = layout.head_dim;
   const SequenceBlock s = find_block(table, layout.num_seqs, block / layout.kv_heads);
   const QueryRows rows(s, kRows, layout.group, kv_head);
-  const int row = warp_index() * kMmaRows, lane = lane_index();  // the warp's first row
+  // The warp's first row and column.
+  const int row = warp_index() / Tile::kSplit * kMmaRows, column = warp_index() % Tile::kSplit * kColumns;
+  const int lane = lane_index();
   const auto load_keys = [&](const void* data, const RowLayout& data_layout, int key0, bf16* tile) {
     load_mma_rows<D, kKeys>(data, data_layout, {s.k_row, s.keys, key0, kv_head, width}, tile);
     copy_async_commit();
@@ -57,9 +61,9 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
   const int first = rows.first_key(row, layout.window), last = rows.last_key(row + kMmaRows - 1);
   const int common_first = last - layout.window + 1, common_last = rows.last_key(row);
   const int own_last[2] = {rows.last_key(row + lane / 4), rows.last_key(row + lane / 4 + 8)};
-  float max[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f}, out[D / 8][4];
+  float max[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f}, out[kColumns / 8][4];
   CU_UNROLL
-  for (int c = 0; c < D / 8; ++c) CU_UNROLL
+  for (int c = 0; c < kColumns / 8; ++c) CU_UNROLL
   for (int i = 0; i < 4; ++i) out[c][i] = 0.0f;
 
   for (int key0 = begin; key0 < end; key0 += kKeys) {
@@ -107,9 +111,9 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
       }
     }
     CU_UNROLL
-    for (int c = 0; c < D / 8; ++c) CU_UNROLL
+    for (int c = 0; c < kColumns / 8; ++c) CU_UNROLL
     for (int i = 0; i < 4; ++i) out[c][i] = __fmul_rn(out[c][i], correction[i / 2]);
-    multiply_nn<D>(p, values, 0, out);
+    multiply_nn<D>(p, values, column, out);
   }
 
   CU_UNROLL
@@ -117,9 +121,9 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
     const int r = row + lane / 4 + 8 * h;
     const float total = quad_sum(sum[h]);
     if (!rows.has(r)) continue;
-    if (lane % 4 == 0)
+    if (lane % 4 == 0 && column == 0)
       lse[(rows.row + rows.query_of(r)) * lse_stride + rows.head_of(r)] = (max[h] + log2f(total)) * kLn2;
-    store_mma_row(o, o_layout, rows.at(r, o_layout.stride, width), 0, width, out, 2 * h, 1.0f / total);
+    store_mma_row(o, o_layout, rows.at(r, o_layout.stride, width), column, width, out, 2 * h, 1.0f / total);
   }
 }
 }  // namespace

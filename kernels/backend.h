@@ -15,6 +15,7 @@ struct RmsNormArgs;
 struct RmsNormBackwardArgs;
 struct RopeArgs;
 struct ProductArgs;
+struct ProductsArgs;
 struct GatedActArgs;
 struct GatedActBackwardArgs;
 struct AttentionArgs;
@@ -39,7 +40,7 @@ struct DeviceInfo {
 };
 
 struct Backend {
-  static constexpr int kAbi = 3;  ///< bumped when this table or an args struct changes
+  static constexpr int kAbi = 4;  ///< bumped when this table or an args struct changes
 
   const char* name;
   bool host_memory;  ///< device pointers may be read by the host
@@ -95,6 +96,7 @@ struct Backend {
   void (*rms_norm_backward)(Context&, const RmsNormBackwardArgs&);
   void (*rope)(Context&, const RopeArgs&);
   void (*product)(Context&, const ProductArgs&);
+  void (*products)(Context&, const ProductsArgs&);
   void (*gated_act)(Context&, const GatedActArgs&);
   void (*gated_act_backward)(Context&, const GatedActBackwardArgs&);
   void (*attention)(Context&, const AttentionArgs&);

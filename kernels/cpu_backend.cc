@@ -23,6 +23,7 @@ const Backend& cpu_backend() {
       .rms_norm_backward = cpu::rms_norm_backward,
       .rope = cpu::rope,
       .product = cpu::product,
+      .products = cpu::products,
       .gated_act = cpu::gated_act,
       .gated_act_backward = cpu::gated_act_backward,
       .attention = cpu::attention,

@@ -23,27 +23,66 @@ size_t decoded_bytes(const WeightView& w, Math math) {
   return dense_bytes(w.rows, w.cols, math == Math::bf16 ? DType::bf16 : DType::f32);
 }
 
-ProductScratch product_scratch(const ProductArgs& args) {
-  const TensorView& c = args.c;
-  // c itself is the accumulator in f32, and in bf16 where all operands are bf16 and nothing is added at the end: a
-  // second term then costs a rounding of the first, and no pass over an f32 sum that is twice as large as c.
+// c is the accumulator in f32, and in bf16 where all operands are bf16 and nothing but a bias is added at the end: a
+// second term then costs a rounding of the first, and no pass over an f32 sum that is twice as large as c.
+bool sums_in_c(const ProductArgs& args) {
+  if (args.c.dtype == DType::f32) return true;
+  if (args.residual && (args.residual.dtype != args.c.dtype || args.mode == GradMode::add)) return false;
+  for (int i = 0; i < args.num_terms; ++i)
+    if (operand_type(args.terms[i], args.math) != DType::bf16) return false;
+  return true;
+}
+
+DType sum_type(const ProductArgs& args) {
+  return sums_in_c(args) ? args.c.dtype : DType::f32;
+}
+
+namespace {
+bool same_view(const ConstTensorView& a, const ConstTensorView& b) {
+  return a.data == b.data && a.dtype == b.dtype && a.rows == b.rows && a.cols == b.cols && a.stride == b.stride;
+}
+// The type that the first term of all takes.
+DType common_type(const ProductsArgs& args) {
+  return operand_type(args.list[0].terms[0], args.list[0].math);
+}
+}  // namespace
+
+bool takes_common(const ProductTerm& t, Math math, const ProductsArgs& args) {
+  return same_view(t.a, args.list[0].terms[0].a) && operand_type(t, math) == common_type(args);
+}
+
+ConstTensorView common_operand(const ProductsArgs& args) {
+  if (args.list.empty()) return {};
+  const ConstTensorView& a = args.list[0].terms[0].a;
+  int readers = 0;
+  for (const ProductArgs& p : args.list)
+    for (int i = 0; i < p.num_terms; ++i) readers += takes_common(p.terms[i], p.math, args);
+  return readers > 1 && a.dtype != common_type(args) ? a : ConstTensorView();
+}
+
+ProductScratch product_scratch(const ProductsArgs& args) {
   ProductScratch s;
-  bool bf16_terms = true;
-  for (int i = 0; i < args.num_terms; ++i) bf16_terms &= operand_type(args.terms[i], args.math) == DType::bf16;
-  const bool residual_at_end = args.residual && (args.residual.dtype != c.dtype || args.mode == GradMode::add);
-  s.in_place = c.dtype == DType::f32 || (bf16_terms && !args.bias && !residual_at_end);
-  for (int i = 0; i < args.num_terms; ++i) {
-    const ProductTerm& t = args.terms[i];
-    const DType type = operand_type(t, args.math);
-    if (t.a.dtype != type) s.a = std::max(s.a, dense_bytes(t.a.rows, t.a.cols, type));
-    if (t.b.format != WeightFormat::nf4 && !is_plain(t.b, type))
-      s.b = std::max(s.b, dense_bytes(t.b.rows, t.b.cols, type));
+  const ConstTensorView common = common_operand(args);
+  if (common) s.common = dense_bytes(common.rows, common.cols, common_type(args));
+  for (const ProductArgs& p : args.list) {
+    for (int i = 0; i < p.num_terms; ++i) {
+      const ProductTerm& t = p.terms[i];
+      const DType type = operand_type(t, p.math);
+      if (t.a.dtype != type && !(common && takes_common(t, p.math, args)))
+        s.a = std::max(s.a, dense_bytes(t.a.rows, t.a.cols, type));
+      if (t.b.format != WeightFormat::nf4 && !is_plain(t.b, type))
+        s.b = std::max(s.b, dense_bytes(t.b.rows, t.b.cols, type));
+    }
+    if (p.bias) s.bias = std::max(s.bias, dense_bytes(1, p.c.cols, sum_type(p)));
+    if (!sums_in_c(p)) s.sum = std::max(s.sum, dense_bytes(p.c.rows, p.c.cols, DType::f32));
   }
-  if (!s.in_place) s.sum = dense_bytes(c.rows, c.cols, DType::f32);
   return s;
 }
 
 size_t device_scratch(const ProductArgs& args) {
+  return device_scratch(ProductsArgs{{&args, 1}});
+}
+size_t device_scratch(const ProductsArgs& args) {
   return product_scratch(args).bytes();
 }
 

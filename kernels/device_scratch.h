@@ -39,18 +39,30 @@ size_t dense_bytes(int64_t rows, int64_t cols, DType t);
 /// 0 unless it is nf4.
 size_t decoded_bytes(const WeightView& w, Math math);
 
-/// How a product cuts its workspace, in this order.
+/// True when c itself is the accumulator of the product; else an f32 sum in the workspace is.
+bool sums_in_c(const ProductArgs& args);
+/// The type of the accumulator, which is also that of a bias that is added to it.
+DType sum_type(const ProductArgs& args);
+/// The left operand of the first term of products in a row, where two terms or more read it in the same type, and that
+/// is not its own: it is converted once. Else null.
+ConstTensorView common_operand(const ProductsArgs& args);
+/// True when the term reads the common operand in the type that it is converted to.
+bool takes_common(const ProductTerm& t, Math math, const ProductsArgs& args);
+
+/// How products in a row cut their workspace, in this order.
 struct ProductScratch {
   size_t library = kLtWorkspace;
-  size_t a = 0, b = 0;   ///< the largest left and right operand that must change type
-  size_t sum = 0;        ///< the f32 sum, unless c itself is the accumulator
-  bool in_place = true;  ///< c is the accumulator
-  size_t bytes() const { return library + a + b + sum; }
+  size_t common = 0;    ///< the common operand
+  size_t a = 0, b = 0;  ///< the largest other left operand, and right operand, that must change type
+  size_t bias = 0;      ///< the longest bias: one that must change type, or lies where the library cannot take it
+  size_t sum = 0;       ///< the largest f32 sum
+  size_t bytes() const { return library + common + a + b + bias + sum; }
 };
-ProductScratch product_scratch(const ProductArgs& args);
+ProductScratch product_scratch(const ProductsArgs& args);
 
 /// Bytes of workspace.
 size_t device_scratch(const ProductArgs& args);
+size_t device_scratch(const ProductsArgs& args);
 size_t device_scratch(const CrossEntropyArgs& args);
 size_t device_scratch(const AttentionShape& shape);  ///< of attention and of its backward
 size_t device_scratch(const AttentionArgs& args);

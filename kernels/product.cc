@@ -8,8 +8,8 @@ namespace bantam {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& what) {
-  throw Error(ErrorCode::internal, "product: " + what);
+[[noreturn]] void fail(const std::string& what, const char* op = "product") {
+  throw Error(ErrorCode::internal, str(op, ": ", what));
 }
 
 bool is_float(DType t) {
@@ -43,8 +43,9 @@ void check_weight(const char* name, const WeightView& w) {
 
 }  // namespace
 
-void product(Context& ctx, const ProductArgs& args) {
-  const auto f = detail::require(ctx.backend().product, ctx, "product");
+namespace {
+
+void check_product(const ProductArgs& args) {
   if (args.num_terms != 1 && args.num_terms != 2) fail(str("num_terms is ", args.num_terms, ", expected 1 or 2"));
   check_matrix("c", args.c);
   const int64_t m = args.c.rows, n = args.c.cols;
@@ -62,7 +63,25 @@ void product(Context& ctx, const ProductArgs& args) {
     check_matrix("residual", args.residual);
     check_shape("residual", args.residual.rows, args.residual.cols, m, n);
   }
-  if (m > 0 && n > 0) f(ctx, args);
+}
+
+}  // namespace
+
+void product(Context& ctx, const ProductArgs& args) {
+  const auto f = detail::require(ctx.backend().product, ctx, "product");
+  check_product(args);
+  if (args.c.rows > 0 && args.c.cols > 0) f(ctx, args);
+}
+
+void products(Context& ctx, const ProductsArgs& args) {
+  const auto f = detail::require(ctx.backend().products, ctx, "products");
+  if (args.list.empty()) return;
+  for (const ProductArgs& p : args.list) check_product(p);
+  for (size_t i = 0; i < args.list.size(); ++i)
+    if (args.list[i].c.data == args.list[0].terms[0].a.data)
+      fail(str("the c of number ", i, " of several is the first one's terms[0].a, expected another matrix"),
+           "products");
+  f(ctx, args);
 }
 
 }  // namespace bantam

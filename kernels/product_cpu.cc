@@ -142,4 +142,9 @@ void product(Context& ctx, const ProductArgs& args) {
   });
 }
 
+void products(Context& ctx, const ProductsArgs& args) {
+  for (const ProductArgs& p : args.list)
+    if (p.c.rows > 0 && p.c.cols > 0) cpu::product(ctx, p);
+}
+
 }  // namespace bantam::cpu

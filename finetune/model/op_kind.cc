@@ -179,27 +179,29 @@ void linear_forward(OpRun& r) {
 void linear_backward(OpRun& r) {
   const ConstTensorView dy = r.dout[0];
   const bool a = r.op.in[1] >= 0;
+  ProductArgs list[3];  // of dy, which a device converts once
+  size_t n = 0;
   if (a) {
-    call(r, product,
-         {.terms = {{.a = dy, .b = ConstTensorView(lora_z(r, r.in[1])), .layout = BLayout::nn, .a_transposed = true}},
-          .c = lora_db(r),
-          .mode = GradMode::add,
-          .math = r.math()});
-    call(r, product,
-         {.terms = {{.a = dy, .b = lora_b(r), .layout = BLayout::nn}},
-          .alpha = lora_config(r).scale(),
-          .c = lora_z(r, r.din[1]),
-          .math = r.math()});
+    list[n++] = {
+        .terms = {{.a = dy, .b = ConstTensorView(lora_z(r, r.in[1])), .layout = BLayout::nn, .a_transposed = true}},
+        .c = lora_db(r),
+        .mode = GradMode::add,
+        .math = r.math()};
+    list[n++] = {.terms = {{.a = dy, .b = lora_b(r), .layout = BLayout::nn}},
+                 .alpha = lora_config(r).scale(),
+                 .c = lora_z(r, r.din[1]),
+                 .math = r.math()};
   }
   if (r.din[0]) {
-    ProductArgs p{.terms = {{.a = dy, .b = linear_matrix(r), .layout = BLayout::nn}},
-                  .c = r.din[0],
-                  .mode = r.mode[0],
-                  .math = r.math()};
+    ProductArgs& p = list[n++];
+    p = {.terms = {{.a = dy, .b = linear_matrix(r), .layout = BLayout::nn}},
+         .c = r.din[0],
+         .mode = r.mode[0],
+         .math = r.math()};
     if (a && r.op.lora_dx_fused)
       p.terms[p.num_terms++] = {.a = lora_z(r, r.din[1]), .b = lora_a(r), .layout = BLayout::nn};
-    call(r, product, p);
   }
+  call(r, products, {.list = {list, n}});
   if (r.din[2]) call(r, copy, {.x = dy, .y = r.din[2], .mode = r.mode[2]});
 }
 

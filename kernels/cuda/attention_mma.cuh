@@ -5,22 +5,19 @@
 // where the key lies in its sequence only: the row contract.
 #pragma once
 #include "attention_rows.cuh"
-// The portable header comes first.
-#include "../error.h"
 
 namespace bantam::cuda {
 
 inline constexpr int kMmaWarps = 4, kMmaThreads = 32 * kMmaWarps, kMmaRows = 16;
 
-/// Calls f<D>() with the tile width for head_dim; Error(device) above 256.
+/// Calls f<D>() with the tile width for head_dim, at most 512 (attention.cc has checked it).
 template <class F>
 void with_mma_width(int64_t head_dim, F&& f) {
   if (head_dim <= 64) return f.template operator()<64>();
   if (head_dim <= 96) return f.template operator()<96>();
   if (head_dim <= 128) return f.template operator()<128>();
   if (head_dim <= 256) return f.template operator()<256>();
-  throw Error(ErrorCode::device, str("CUDA: attention: head_dim ", head_dim, "; expected at most 256"),
-              "use `device: cpu`");
+  f.template operator()<512>();
 }
 
 // ---- device code ----

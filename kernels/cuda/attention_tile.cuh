@@ -7,21 +7,18 @@
 // sum depends on head_dim and the column tile only, never on R or on the other rows: the row contract.
 #pragma once
 #include "attention_rows.cuh"
-// The portable header comes first.
-#include "../error.h"
 
 namespace bantam::cuda {
 
 inline constexpr int kAttentionThreads = 256, kSide = 16;
 
-/// Calls f<D>() with the tile width for head_dim; Error(device) above 256.
+/// Calls f<D>() with the tile width for head_dim, at most 512 (attention.cc has checked it).
 template <class F>
 void with_tile_width(int64_t head_dim, F&& f) {
   if (head_dim <= 64) return f.template operator()<64>();
   if (head_dim <= 128) return f.template operator()<128>();
   if (head_dim <= 256) return f.template operator()<256>();
-  throw Error(ErrorCode::device, str("CUDA: attention: head_dim ", head_dim, "; expected at most 256"),
-              "use `device: cpu`");
+  f.template operator()<512>();
 }
 /// Floats of a tile of Rows rows: four more per row than its width keep columns of it in different banks.
 template <int Rows, int Width>

@@ -37,6 +37,7 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .rms_norm_backward = cuda::rms_norm_backward,
       .rope = cuda::rope,
       .product = cuda::product,
+      .products = cuda::products,
       .gated_act = cuda::gated_act,
       .gated_act_backward = cuda::gated_act_backward,
       .attention = cuda::attention,

@@ -12,6 +12,7 @@ void rms_norm(Context& ctx, const RmsNormArgs& args);
 void rms_norm_backward(Context& ctx, const RmsNormBackwardArgs& args);
 void rope(Context& ctx, const RopeArgs& args);
 void product(Context& ctx, const ProductArgs& args);
+void products(Context& ctx, const ProductsArgs& args);
 void gated_act(Context& ctx, const GatedActArgs& args);
 void gated_act_backward(Context& ctx, const GatedActBackwardArgs& args);
 void attention(Context& ctx, const AttentionArgs& args);

@@ -24,10 +24,14 @@ struct LtProduct {
   int64_t algorithm_m = 0;
   const void* start = nullptr;  ///< what beta multiplies, of c_type, in place of c; null: c
   int64_t start_stride = 0;
+  const void* bias = nullptr;  ///< [N] of c_type, added to every row; a multiple of kBiasAlignment; null: none
 };
+/// The library's alignment preferences do not cover the bias, and its kernels may read 16 bytes of it at once.
+inline constexpr size_t kBiasAlignment = 16;
 
-/// c = alpha a b + beta start, summed in f32, rounded once. Equal shapes, strides and alignments use the same
-/// algorithm. A combination that cuBLASLt refuses is Error(device).
+/// c = alpha a b + beta start + bias, summed in f32, rounded once. Equal shapes, strides and alignments, all with or
+/// all without a bias, use the same algorithm; it and what describes the product to the library are kept. A combination
+/// that cuBLASLt refuses is Error(device).
 void lt_matmul(const LtProduct& p, float alpha, float beta, void* c, void* scratch);
 
 }  // namespace bantam::cuda

@@ -68,7 +68,8 @@ struct Fiber : Lane {
 
 Fiber all_fibers[kPools * kMaxThreads], main_fiber, *fibers = all_fibers;
 Warp warps[kMaxWarps];
-std::thread::id owner;  // the host thread that launches kernels
+unsigned long launches;  // of kernels, so far
+std::thread::id owner;   // the host thread that launches kernels
 // The running block. ready: lanes that neither wait nor are done; volatile, or a memset that TSan sees would reset it.
 volatile unsigned ready[kMaxWarps];
 int num_threads, num_warps, num_done, cur_warp, waiting;
@@ -352,6 +353,10 @@ void run_grid(dim3 grid, dim3 block, size_t shared_bytes) {
 }
 }  // namespace
 
+extern "C" __attribute__((visibility("default"))) unsigned long coc_launch_count() {
+  return launches;
+}
+
 void fail(const char* file, int line, const char* format, ...) {
   fprintf(stderr, "cuda_on_cpu: ERROR: ");
   va_list args;
@@ -461,6 +466,7 @@ cudaError_t launch_raw(const cudaLaunchConfig_t& config, const void* kernel, voi
     else if (shared_bytes > dynamic_shared_limit(kernel))
       e = cudaErrorInvalidValue;
   }
+  ++launches;
   if (e != cudaSuccess) {
     destroy(args);
     return e;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fake of the slice of cuBLASLt that the backend uses: D = alpha op(A) op(B) + beta C, with the real prototypes.
-// A and B both bf16 or both f32; C and D alike, of their type or f32; f32 compute and scale; column order. All else is
-// CUBLAS_STATUS_NOT_SUPPORTED, so that no passing test rests on an invention of the fake.
+// Fake of the slice of cuBLASLt that the backend uses: D = alpha op(A) op(B) + beta C [+ bias along D's rows], with the
+// real prototypes. A and B both bf16 or both f32; C and D alike, of their type or f32; a bias of D's type; f32 compute
+// and scale; column order. All else is CUBLAS_STATUS_NOT_SUPPORTED, so that no passing test rests on an invention of
+// the fake.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -14,7 +15,10 @@ namespace {
 struct Desc {
   cublasComputeType_t compute;
   cudaDataType_t scale;
-  int trans_a, trans_b;
+  int trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
+  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  int32_t bias_type = -1;  // D's
+  const void* bias = nullptr;
 };
 struct Layout {
   cudaDataType_t type;
@@ -29,6 +33,21 @@ struct Algo {  // lives in cublasLtMatmulAlgo_t.data
   uint32_t magic, align[4];
   uint64_t workspace, partial_sums;
 };
+// Descriptors, layouts and preferences: how many were ever made, and are there now.
+unsigned long created, live;
+template <class T, class Handle>
+cublasStatus_t make(Handle* h, T v) {
+  *h = reinterpret_cast<Handle>(new T(v));
+  ++created;
+  ++live;
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <class T, class Handle>
+cublasStatus_t destroy(Handle h) {
+  delete reinterpret_cast<T*>(h);
+  --live;
+  return CUBLAS_STATUS_SUCCESS;
+}
 constexpr uint32_t kMagic = 0xC0C0A160;
 static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -69,6 +88,10 @@ cublasStatus_t check(const Desc& desc, const Layout& a, const Layout& b, const L
   if (desc.scale != CUDA_R_32F || desc.compute != CUBLAS_COMPUTE_32F || a.type != b.type || c.type != d.type ||
       !known(a.type) || (d.type != a.type && d.type != CUDA_R_32F))
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT && desc.epilogue != CUBLASLT_EPILOGUE_BIAS)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS && desc.bias_type != -1 && desc.bias_type != int32_t{d.type})
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   for (const Layout* l : {&a, &b, &c, &d})
     if (!l->rows || !l->cols || l->ld < static_cast<int64_t>(l->rows)) return CUBLAS_STATUS_INVALID_VALUE;
   const bool ta = desc.trans_a != CUBLAS_OP_N, tb = desc.trans_b != CUBLAS_OP_N;
@@ -102,11 +125,20 @@ void gemm(const Desc& desc, Shape s, uint64_t partial_sums, float alpha, Operand
     for (uint64_t j = 0; j < s.n; ++j) {
       float v = alpha * acc[j];
       if (beta != 0.0f) v += beta * load(c.p, at(c.layout, i, j), c.layout.type);  // beta 0: C is not read
+      if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) v += load(desc.bias, i, out.type);
       store(d, at(out, i, j), out.type, v);
     }
   }
 }
 }  // namespace
+
+/// For tests: descriptors, layouts and preferences, made so far and there now.
+extern "C" __attribute__((visibility("default"))) unsigned long coc_lt_created() {
+  return created;
+}
+extern "C" __attribute__((visibility("default"))) unsigned long coc_lt_live() {
+  return live;
+}
 
 extern "C" {
 
@@ -138,12 +170,10 @@ const char* cublasLtGetStatusName(cublasStatus_t s) {
   }
 }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute, cudaDataType_t scale) {
-  *d = reinterpret_cast<cublasLtMatmulDesc_t>(new Desc{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N});
-  return CUBLAS_STATUS_SUCCESS;
+  return make(d, Desc{.compute = compute, .scale = scale});
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
-  delete reinterpret_cast<Desc*>(d);
-  return CUBLAS_STATUS_SUCCESS;
+  return destroy<Desc>(d);
 }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t n) {
@@ -153,26 +183,41 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
       return set(d.trans_a, value, n);
     case CUBLASLT_MATMUL_DESC_TRANSB:
       return set(d.trans_b, value, n);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(d.epilogue, value, n);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return set(d.bias_type, value, n);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(d.bias, value, n);
     default:
       return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataType type, uint64_t rows, uint64_t cols,
                                           int64_t ld) {
-  *l = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{type, rows, cols, ld});
-  return CUBLAS_STATUS_SUCCESS;
+  return make(l, Layout{type, rows, cols, ld});
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
-  delete reinterpret_cast<Layout*>(l);
-  return CUBLAS_STATUS_SUCCESS;
+  return destroy<Layout>(l);
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                size_t n) {
+  auto& l = as<Layout>(layout);
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+      return set(l.rows, value, n);
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+      return set(l.cols, value, n);
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) {
-  *p = reinterpret_cast<cublasLtMatmulPreference_t>(new Pref{0, {256, 256, 256, 256}, ~0u});
-  return CUBLAS_STATUS_SUCCESS;
+  return make(p, Pref{0, {256, 256, 256, 256}, ~0u});
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
-  delete reinterpret_cast<Pref*>(p);
-  return CUBLAS_STATUS_SUCCESS;
+  return destroy<Pref>(p);
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t pref,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
@@ -251,6 +296,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc_hand
     if (reinterpret_cast<uintptr_t>(o.p) % algo.align[i])
       coc::fail("", 0, "cublasLtMatmul: %c is less aligned than the %u bytes that the algorithm was chosen for",
                 "ABCD"[i], algo.align[i]);
+  }
+  if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) {
+    const size_t left = coc::device_bytes_at(desc.bias), needed = shape.m * width(operands[3].layout.type);
+    if (left < needed) coc::fail("", 0, "cublasLtMatmul: the bias is %zu bytes, its allocation has %zu", needed, left);
+    // A kernel may read it like this, whatever alignment was preferred for A to D.
+    if (reinterpret_cast<uintptr_t>(desc.bias) % 16)
+      coc::fail("", 0, "cublasLtMatmul: the bias is not 16-byte aligned");
   }
   coc::enqueue(stream, [=] {
     if (workspace) {  // its contents do not survive

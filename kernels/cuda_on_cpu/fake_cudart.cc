@@ -1,42 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fake of the slice of the CUDA runtime that the backend uses, with the real prototypes; a call that is missing here
-// fails to link. Device memory is one reserved address range, handed out by a bump allocator that reuses no address:
-// new and freed memory holds 0xFF (NaN), AddressSanitizer sees red zones around every allocation.
+// and in fake_streams.cc fails to link. Device memory is one reserved address range, handed out by a bump allocator
+// that reuses no address: new and freed memory holds 0xFF (NaN), AddressSanitizer sees red zones around every
+// allocation.
+#include "fake_cudart.h"
+
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "engine.h"
-#undef cudaLaunchKernelEx
-
-struct EventState {
-  uint64_t recorded = 0, done = 0;  // number of the latest record, and of the latest that the stream has reached
-  CUstream_st* in = nullptr;        // where it was last recorded
-  std::chrono::steady_clock::time_point time;
-};
-struct CUevent_st {
-  std::shared_ptr<EventState> state = std::make_shared<EventState>();  // outlives the event in the queues
-};
-struct StreamItem {
-  std::function<void()> work;
-  // Or, where this is set: nothing after it runs before the event's record `version` in stream `in` is done.
-  std::shared_ptr<EventState> wait;
-  uint64_t version = 0;
-  CUstream_st* in = nullptr;
-};
-struct CUstream_st {
-  std::deque<StreamItem> queue;
-  bool blocked() const {
-    return !queue.empty() && queue.front().wait && queue.front().wait->done < queue.front().version;
-  }
-};
 namespace coc {
 namespace {
 constexpr size_t kRange = size_t{64} << 30, kRed = 256, kPage = 4096;
@@ -53,20 +30,10 @@ struct Pinned {  // memory of cudaMallocHost
   int reads;  // copies in a queue that have yet to read it
 };
 char* range;
-unsigned long sync_count;
 size_t bump, live_bytes;
-bool guard, defer;
-enum { kLate, kEarly, kAny } stream_order = kLate;  // when the work of other streams than the one asked for is done
-uint64_t random_state = 1;
+bool guard;
 int device_depth;
 cudaError_t last_error = cudaSuccess;
-CUstream_st null_stream;
-// Never destroyed: backends free their memory while the program ends.
-template <class T>
-std::vector<T>& registry() {
-  static auto* v = new std::vector<T>;
-  return *v;
-}
 std::vector<Block>& blocks() {
   return registry<Block>();
 }  // sorted, since addresses only grow
@@ -75,6 +42,21 @@ Block* block_at(const char* p) {  // the block that begins at or before p
       std::upper_bound(blocks().begin(), blocks().end(), p, [](const char* a, const Block& b) { return a < b.p; });
   return it == blocks().begin() ? nullptr : &it[-1];
 }
+void note(const std::string& text) {
+  fprintf(stderr, "cuda_on_cpu: ERROR: %s\n", text.c_str());
+}
+
+Pinned* pinned_at(const char* p) {
+  for (Pinned* b : registry<Pinned*>())
+    if (p >= b->p && p < b->p + b->size) return b;
+  return nullptr;
+}
+bool range_ok(const void* p, size_t n, bool device) {
+  const size_t left = device_bytes_at(p);
+  return device ? left >= n : left == 0;
+}
+}  // namespace
+
 bool flag(const char* name) {
   const char* e = getenv(name);
   return e && *e && *e != '0';
@@ -82,24 +64,13 @@ bool flag(const char* name) {
 cudaError_t set_error(cudaError_t e) {
   return e == cudaSuccess ? e : last_error = e;
 }
-void note(const std::string& text) {
-  fprintf(stderr, "cuda_on_cpu: ERROR: %s\n", text.c_str());
-}
-
 void init() {
   if (range) return;
   void* p = mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) fail("", 0, "no address space for device memory");
   range = static_cast<char*>(p);
-  defer = flag("COC_DEFER");
+  init_streams();
   guard = flag("COC_GUARD");
-  if (const char* e = getenv("COC_SCHED")) {
-    if (strncmp(e, "rev", 3) == 0) stream_order = kEarly;
-    if (strncmp(e, "rand", 4) == 0) {
-      stream_order = kAny;
-      random_state += e[4] == ':' ? strtoull(e + 5, nullptr, 10) : 0;
-    }
-  }
   if (flag("COC_LEAKS")) {
     atexit([] {
       const auto live = std::count_if(blocks().begin(), blocks().end(), [](const Block& b) { return !b.freed; });
@@ -110,61 +81,6 @@ void init() {
     });
   }
 }
-CUevent_st* real(cudaEvent_t e) {
-  auto& all = registry<CUevent_st*>();
-  if (std::find(all.begin(), all.end(), e) == all.end()) fail("", 0, "use of a destroyed or foreign cudaEvent_t");
-  return e;
-}
-CUstream_st* real(cudaStream_t s) {
-  if (!s) return &null_stream;
-  auto& all = registry<CUstream_st*>();
-  if (std::find(all.begin(), all.end(), s) == all.end()) fail("", 0, "use of a destroyed or foreign cudaStream_t");
-  return s;
-}
-// The stream that takes a step so that `target` comes further. What no event orders may run in any order, so one is
-// chosen in which a missing wait shows: streams that nobody asked for run as late as possible, or as early, or at
-// random.
-CUstream_st* next_stream(CUstream_st* target) {
-  CUstream_st* needed = target;
-  while (needed->blocked()) needed = needed->queue.front().in;
-  if (stream_order == kLate) return needed;
-  std::vector<CUstream_st*> ready;
-  const auto look = [&](CUstream_st* s) {
-    if (!s->queue.empty() && !s->blocked()) ready.push_back(s);
-  };
-  look(&null_stream);
-  for (auto* s : registry<CUstream_st*>()) look(s);
-  if (stream_order == kAny) {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return ready[(random_state >> 33) % ready.size()];
-  }
-  for (auto* s : ready)
-    if (s != target) return s;
-  return needed;
-}
-void step(CUstream_st* s) {
-  CUstream_st* const next = next_stream(s);
-  const StreamItem item = std::move(next->queue.front());
-  next->queue.pop_front();
-  if (item.work) item.work();
-}
-void drain(CUstream_st* s) {
-  while (!s->queue.empty()) step(s);
-}
-Pinned* pinned_at(const char* p) {
-  for (Pinned* b : registry<Pinned*>())
-    if (p >= b->p && p < b->p + b->size) return b;
-  return nullptr;
-}
-void drain_all() {
-  drain(&null_stream);
-  for (auto* s : registry<CUstream_st*>()) drain(s);
-}
-bool range_ok(const void* p, size_t n, bool device) {
-  const size_t left = device_bytes_at(p);
-  return device ? left >= n : left == 0;
-}
-}  // namespace
 
 DeviceScope::DeviceScope() {
   if (device_depth++ == 0 && guard && bump) mprotect(range, bump, PROT_READ | PROT_WRITE);
@@ -188,11 +104,6 @@ bool injected(const char* api, cudaError_t* error) {
   *error = static_cast<cudaError_t>(atoi(e + n + 1));
   return true;
 }
-void enqueue(cudaStream_t stream, std::function<void()> work) {
-  CUstream_st* s = real(stream);
-  s->queue.push_back({.work = std::move(work)});
-  if (!defer) drain(s);
-}
 struct SharedOptIn {
   const void* kernel;
   size_t bytes;
@@ -206,18 +117,6 @@ size_t dynamic_shared_limit(const void* kernel) {
 }  // namespace coc
 
 using namespace coc;
-
-/// For tests, found with dlsym: how many calls so far waited for the device, or might have on a real one.
-extern "C" __attribute__((visibility("default"))) unsigned long coc_sync_count() {
-  return sync_count;
-}
-
-#define ENTER(api)                                                         \
-  do {                                                                     \
-    cudaError_t injected_error = cudaSuccess;                              \
-    coc::init();                                                           \
-    if (injected(#api, &injected_error)) return set_error(injected_error); \
-  } while (0)
 
 extern "C" {
 
@@ -341,83 +240,6 @@ cudaError_t cudaMemsetAsync(void* d, int value, size_t n, cudaStream_t stream) {
     const DeviceScope on_device;
     memset(d, value, n);
   });
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
-  ENTER(cudaStreamCreateWithFlags);
-  registry<CUstream_st*>().push_back(*s = new CUstream_st);
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-  ENTER(cudaStreamSynchronize);
-  ++sync_count;
-  drain(real(s));
-  return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t s) {
-  ENTER(cudaStreamDestroy);
-  ++sync_count;
-  drain(real(s));
-  std::erase(registry<CUstream_st*>(), s);
-  delete s;
-  return cudaSuccess;
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
-  ENTER(cudaEventCreateWithFlags);
-  registry<CUevent_st*>().push_back(*e = new CUevent_st);
-  return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t e) {
-  ENTER(cudaEventDestroy);
-  std::erase(registry<CUevent_st*>(), real(e));
-  delete e;
-  return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-  ENTER(cudaEventRecord);
-  const auto state = real(e)->state;
-  const uint64_t version = ++state->recorded;
-  state->in = real(s);
-  enqueue(s, [=] {
-    state->done = std::max(state->done, version);
-    state->time = std::chrono::steady_clock::now();
-  });
-  return cudaSuccess;
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
-  ENTER(cudaStreamWaitEvent);
-  const auto state = real(e)->state;
-  if (state->recorded == 0) fail("", 0, "cudaStreamWaitEvent: the event was never recorded, so nothing would wait");
-  real(s)->queue.push_back({.wait = state, .version = state->recorded, .in = state->in});
-  if (!defer) drain(real(s));
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceSynchronize(void) {
-  ENTER(cudaDeviceSynchronize);
-  ++sync_count;
-  drain_all();
-  return cudaSuccess;
-}
-cudaError_t cudaEventQuery(cudaEvent_t e) {
-  ENTER(cudaEventQuery);
-  const auto state = real(e)->state;
-  return state->done == state->recorded ? cudaSuccess : set_error(cudaErrorNotReady);
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t e) {
-  ENTER(cudaEventSynchronize);
-  ++sync_count;
-  const auto state = real(e)->state;
-  while (state->done < state->recorded) step(state->in);  // and no further
-  return cudaSuccess;
-}
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
-  ENTER(cudaEventElapsedTime);
-  for (const cudaEvent_t e : {a, b}) {
-    if (real(e)->state->recorded == 0) return set_error(cudaErrorInvalidResourceHandle);
-    if (e->state->done < e->state->recorded) return set_error(cudaErrorNotReady);
-  }
-  *ms = std::chrono::duration<float, std::milli>(b->state->time - a->state->time).count();
   return cudaSuccess;
 }
 

@@ -38,6 +38,7 @@ extern "C" const bantam::Backend* bantam_backend(int abi) {
     b.rms_norm_backward = nothing;
     b.rope = nothing;
     b.product = nothing;
+    b.products = nothing;
     b.gated_act = nothing;
     b.gated_act_backward = nothing;
     b.attention = nothing;

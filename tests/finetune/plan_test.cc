@@ -10,6 +10,7 @@
 #include "finetune/train/calibrate.h"
 #include "finetune/train/fit.h"
 #include "finetune/train/trainer.h"
+#include "kernels/device_scratch.h"
 #include "model_testing.h"
 #include "temp_dir.h"
 
@@ -41,6 +42,47 @@ struct Planning {
 };
 
 }  // namespace
+
+TEST_CASE("a linear op's backward converts its f32 gradient once on a device") {
+  // Its workspace has room for dy and, beside it, for the larger of what else changes type: dz of dx = dy W + dz A.
+  // Products one by one would have room for one of the two.
+  const ModelConfig c = tiny_config();
+  const AdapterSet shapes = AdapterSet::shapes({.r = 4}, linear_modules(c));
+  const ModelGraph model = build_model_graph(c, DType::bf16, &shapes);
+  constexpr int64_t kTokens = 70;
+  const auto converted = [&](int64_t width) { return dense_bytes(kTokens, width, DType::bf16); };
+  const auto address = [](uintptr_t n) { return reinterpret_cast<void*>(n << 12); };
+  int seen = 0;
+  for (const LayerGraph& graph : model.stages)
+    for (const Op& op : graph.ops) {
+      if (op.kind != OpKind::linear || op.in[1] < 0) continue;
+      const auto view = [&](uintptr_t n, DType t, int value) {
+        return TensorView(address(n), t, kTokens, graph.values[static_cast<size_t>(value)].width);
+      };
+      const WeightFormats formats = {{graph.prefix + op.module + ".weight", WeightFormat::bf16}};
+      DeviceNeeds needs;
+      const OpPlanning planning{formats, needs};
+      const StepInputs step{.tokens = kTokens};
+      const WeightLease no_weights;
+      OpRun r{.ctx = nullptr,
+              .model = model,
+              .graph = graph,
+              .op = op,
+              .step = step,
+              .weights = no_weights,
+              .planning = &planning};
+      r.in[1] = view(1, DType::bf16, op.in[1]);
+      r.dout[0] = view(2, DType::f32, op.out[0]);
+      r.din[0] = view(3, DType::bf16, op.in[0]);
+      r.din[1] = view(4, DType::f32, op.in[1]);
+      info(op.kind).backward(r);
+      const int64_t in = r.din[0].cols, out = r.dout[0].cols, rank = r.in[1].cols;
+      const size_t lora = dense_bytes(std::max(out, op.lora_dx_fused ? in : 0), rank, DType::bf16);  // A, B are f32
+      CHECK(needs.workspace == kLtWorkspace + converted(out) + (op.lora_dx_fused ? converted(rank) : 0) + lora);
+      ++seen;
+    }
+  CHECK(seen == c.num_hidden_layers * 7);
+}
 
 TEST_CASE("shapes without buffers plan as adapters do, and hold nothing") {
   const ModelConfig c = tiny_config();

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the emulated device's ops take beside their arguments: a workspace that is what device_scratch() says, and
 // decoded weights that are kept in slots, which changes no number.
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <functional>
 
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
@@ -62,8 +65,9 @@ TEST_CASE("workspace: an op asks for what device_scratch says of its arguments")
               const DType t = in_bf16 ? DType::bf16 : DType::f32;
               const size_t copies = (at == t ? 0 : dense_bytes(kM, kK, t)) + (bt == t ? 0 : dense_bytes(kN, kK, t));
               const size_t sum = ct == DType::f32 ? 0 : dense_bytes(kM, kN, DType::f32);
-              for (const size_t bytes : {one, two})
-                CHECK(bytes == kLtWorkspace + copies + (in_bf16 && !bias ? 0 : sum));
+              const bool in_place = ct == DType::f32 || in_bf16;
+              const size_t room = bias ? dense_bytes(1, kN, in_place ? ct : DType::f32) : 0;
+              for (const size_t bytes : {one, two}) CHECK(bytes == kLtWorkspace + copies + room + (in_bf16 ? 0 : sum));
             }
   for (const WeightFormat format : {WeightFormat::f32, WeightFormat::bf16, WeightFormat::nf4})
     for (const DType ht : {DType::f32, DType::bf16})
@@ -125,6 +129,49 @@ TEST_CASE("workspace: an op asks for what device_scratch says of its arguments")
                                        .dk = dk,
                                        .dv = dv};
   CHECK(d.taken([&] { attention_backward(d.ctx, backward); }) == device_scratch(backward));
+}
+
+// Kernels that f launches.
+size_t launches(const std::function<void()>& f) {
+  static const auto count = reinterpret_cast<unsigned long (*)()>(
+      dlsym(dlopen(BANTAM_CUDA_ON_CPU, RTLD_NOW | RTLD_NOLOAD), "coc_launch_count"));
+  REQUIRE((count != nullptr));
+  const unsigned long before = count();
+  f();
+  return count() - before;
+}
+TEST_CASE("products: what several of them read is converted once, and the workspace has room for it and one other") {
+  Device d;
+  constexpr int64_t kT = 70, kOut = 48, kIn = 33, kRank = 4;
+  const DeviceMatrix dy(d.ctx, DType::f32, kT, kOut, random_values(kT * kOut, 1)),
+      z(d.ctx, DType::bf16, kT, kRank, random_values(kT * kRank, 2)),
+      lora_b(d.ctx, DType::bf16, kOut, kRank, random_values(kOut * kRank, 3)),
+      w(d.ctx, DType::bf16, kOut, kIn, random_values(kOut * kIn, 4)), db(d.ctx, DType::f32, kOut, kRank),
+      dz(d.ctx, DType::f32, kT, kRank), dx(d.ctx, DType::bf16, kT, kIn),
+      lora_a(d.ctx, DType::bf16, kRank, kIn, random_values(kRank * kIn, 5));
+  const ProductArgs list[] = {
+      {.terms = {{dy, WeightView(z), BLayout::nn, true}}, .c = db, .math = Math::bf16},
+      {.terms = {{dy, lora_b, BLayout::nn}}, .c = dz, .math = Math::bf16},
+      {.terms = {{dy, w, BLayout::nn}, {dz, lora_a, BLayout::nn}}, .num_terms = 2, .c = dx, .math = Math::bf16}};
+  CHECK(d.taken([&] {
+    CHECK(launches([&] { products(d.ctx, {list}); }) == 2);  // dy and dz
+  }) == device_scratch(ProductsArgs{list}));
+  CHECK(device_scratch(ProductsArgs{list}) ==
+        kLtWorkspace + dense_bytes(kT, kOut, DType::bf16) + dense_bytes(kT, kRank, DType::bf16));
+  CHECK(launches([&] {
+          for (const ProductArgs& p : list) product(d.ctx, p);
+        }) == 4);
+}
+
+TEST_CASE("a bf16 result with a bias takes no kernel but the one that rounds the bias, an f32 one none") {
+  Device d;
+  const DeviceMatrix a(d.ctx, DType::bf16, 9, 16, random_values(144, 1));
+  const DeviceVector<float> bias(d.ctx, random_values(16, 2));
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const DeviceMatrix c(d.ctx, type, 9, 9), residual(d.ctx, type, 9, 9, random_values(81, 3));
+    const ProductArgs p{.terms = {{.a = a, .b = a}}, .bias = bias.get(), .residual = residual, .c = c};
+    CHECK(launches([&] { product(d.ctx, p); }) == (type == DType::bf16 ? 1 : 0));
+  }
 }
 
 TEST_CASE("workspace: after a reserve nothing larger is given, and nothing is allocated") {
