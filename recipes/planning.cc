@@ -252,9 +252,13 @@ std::string plan_json(const Planned& p) {
   j["forward_seconds"] = m.forward_seconds;
   j["recompute_seconds"] = m.recompute_seconds;
   j["backward_seconds"] = m.backward_seconds;
-  for (const auto& l : m.lines) j["memory"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"mapped", l.mapped}});
+  for (const auto& l : m.lines) {
+    j["memory"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"mapped", l.mapped}});
+    if (l.host) j["memory"].back()["host"] = true;
+  }
   j["total_bytes"] = m.total();
   j["anonymous_bytes"] = m.anonymous();
+  if (m.host() > 0) j["host_bytes"] = m.host();
   j["limit_bytes"] = m.limit.bytes;
   j["limit"] = m.limit.name;
   j["fits"] = m.fits();

@@ -54,14 +54,10 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
 }
 
 namespace {
-struct MemoryUse {
-  size_t now, most;
-};
 MemoryUse memory_use(const Context& ctx) {
-  MemoryUse m{process_memory().anonymous, 0};
-  m.most = m.now;
-  if (ctx.backend().memory_use) ctx.backend().memory_use(&m.now, &m.most);
-  return m;
+  if (ctx.backend().memory_use) return ctx.backend().memory_use();
+  const size_t now = process_memory().anonymous;
+  return {.now = now, .most = now};
 }
 }  // namespace
 
@@ -81,7 +77,7 @@ void Trainer::reserve() {
   buffers_.emplace(ctx_.backend(), model_->config, max_tokens_);
   adapters_.move_to(ctx_.backend());
   executor_.emplace(ctx_, graph_, model_->store->on(ctx_.backend()), arena_->region(kActivations), bytes);
-  executor_->reserve(plan_.device_workspace, plan_.decoded_slots);
+  executor_->reserve(plan_.device_workspace, plan_.staging, plan_.decoded_slots);
   losses_.emplace(ctx_, max_tokens_);
   update_ = DeviceBuffer(ctx_.backend(), sizeof(UpdateMemory), "the optimiser's scalars");
 }

@@ -13,6 +13,7 @@
 
 #include "finetune/train/generator.h"
 #include "finetune/train/trainer.h"
+#include "kernels/device_scratch.h"
 #include "kernels/error.h"
 #include "model_testing.h"
 
@@ -135,6 +136,7 @@ struct Run {
   Trace run() {
     Trace trace;
     trainer->reserve();
+    const size_t pinned = ctx.backend().memory_use().pinned;
     const size_t before = ctx.backend().weights_decoded(false), before_ahead = ctx.backend().weights_decoded(true);
     setenv("COC_FAIL", "cudaMalloc:2", 1);  // from here on there is no memory to get
     for (int k = 0; k < 3; ++k) {
@@ -144,6 +146,7 @@ struct Run {
     }
     trace.evaluated = trainer->evaluate(make_batch(samples, {0, 1, 2, 3})).loss;
     unsetenv("COC_FAIL");
+    CHECK(ctx.backend().memory_use().pinned == pinned);
     decodes = ctx.backend().weights_decoded(false) - before;
     ahead = ctx.backend().weights_decoded(true) - before_ahead;
     trainer->fetch();
@@ -155,7 +158,7 @@ struct Run {
 
 }  // namespace
 
-TEST_CASE("the workspace that was planned is what is taken, to the byte, and nothing is allocated after it") {
+TEST_CASE("workspace and upload staging that were planned are what is taken, to the byte; nothing is allocated later") {
   std::vector<size_t> sizes;
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const QuantConfig& quant :
@@ -170,7 +173,13 @@ TEST_CASE("the workspace that was planned is what is taken, to the byte, and not
           r.run();
           const TrainingPlan& plan = r.trainer->training_plan();
           CHECK(r.ctx.backend().workspace_high() == plan.device_workspace);
+          const MemoryUse use = r.ctx.backend().memory_use();
+          CHECK(use.pinned == plan.staging);
+          CHECK(staging_bytes(r.ctx.backend().staging_high()) == plan.staging);
+          CHECK(plan.memory.host() == plan.staging);
           for (const MemoryLine& l : plan.memory.lines) {
+            CHECK(l.host == (l.name == "upload staging"));
+            if (l.host) CHECK(l.bytes == plan.staging);
             if (l.name == "workspace") CHECK(l.bytes == plan.device_workspace);
             if (l.name == "decoded weights") CHECK(l.bytes == plan.decoded_weight_bytes());
           }
