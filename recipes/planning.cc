@@ -84,10 +84,13 @@ Planned make_plan(Session& s, const Recipe& r, const PlanningOptions& o) {
 
   PlanRequest& q = p.request;
   const std::filesystem::path weights = o.shape_only ? "" : r.base_model;
-  q.weight_bytes = planned_store_bytes(s.config, weights, quant_config(r));
+  const PlannedStore store = planned_store(s.config, weights, quant_config(r));
   const bool on_device = s.absent_device || !s.context->backend().host_memory;
-  if (on_device)
-    q.device_formats = std::make_shared<WeightFormats>(planned_store_formats(s.config, weights, quant_config(r)));
+  q.weight_bytes = on_device ? store.device_bytes : store.bytes;
+  if (on_device) q.device_formats = std::make_shared<WeightFormats>(store.formats);
+  if (on_device && store.quantise_bytes > 0)
+    p.notes.push_back(str("quantising, once and before all else, takes ", size_text(store.quantise_bytes),
+                          " of the device's memory and gives it back"));
   q.trained_parameters = shapes.size();
   if (on_device) {
     q.weights_mapped = false;

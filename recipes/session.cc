@@ -106,8 +106,8 @@ std::string cuda_library() {
 }
 
 std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& path, const QuantConfig& quant,
-                                                bool quiet) {
-  LoadOptions o{.quant = quant};
+                                                Context& context, bool quiet) {
+  LoadOptions o{.quant = quant, .context = &context};
   const bool live = !quiet && isatty(STDERR_FILENO);
   int shown = -1;
   o.progress = [&](double fraction, const std::string& what) {
@@ -266,7 +266,7 @@ Session shape_session(const Recipe& r, const std::filesystem::path& config_json,
 }
 
 void load_weights(Session& s, const Recipe& r, const CommandOptions& options) {
-  s.model = load_with_progress(r.base_model, quant_config(r), options.quiet);
+  s.model = load_with_progress(r.base_model, quant_config(r), *s.context, options.quiet);
   s.adapters.emplace(s.lora, s.modules, static_cast<uint64_t>(r.seed));
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer.h"
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "../../kernels/adamw.h"
 #include "../../kernels/error.h"
@@ -85,6 +87,7 @@ void Trainer::reserve() {
 void Trainer::begin_step() {
   adapters_.zero_grads();
   if (losses_) losses_->clear();
+  given_ = 0;
 }
 
 void Trainer::run(const Batch& batch, double weight_scale, uint64_t epoch) {
@@ -103,6 +106,22 @@ void Trainer::accumulate_async(const Batch& batch, double weight_scale, uint64_t
   run(batch, weight_scale, epoch);
   const Program& p = plan_.training.program;
   losses_->add(static_cast<const float*>(executor_->data(p, p.loss)), batch.weights);
+  if (ctx_.backend().mark) ctx_.backend().mark(kMarkMicroBatch + static_cast<int>(given_++ % 2));
+}
+
+// The slot that the next one will take has the mark of the one before the last.
+bool Trainer::behind() const {
+  return given_ >= 2 && !ctx_.backend().reached(kMarkMicroBatch + static_cast<int>(given_ % 2));
+}
+
+void Trainer::wait_for_room(const std::stop_token& stop) const {
+  constexpr int kYields = 64;
+  for (int k = 0; !stop.stop_requested() && behind(); ++k) {
+    if (k < kYields)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
 }
 
 double Trainer::take_losses() {
