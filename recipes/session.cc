@@ -114,10 +114,10 @@ std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& pat
     if (quiet) return;
     const int percent = static_cast<int>(fraction * 100);
     if (shown < 0 && !live)
-      std::fprintf(stderr, "%s %s, once (kept in %s)\n", what.c_str(), path.filename().c_str(),
+      std::fprintf(stderr, "%s: %s, once (kept in %s)\n", path.filename().c_str(), what.c_str(),
                    default_cache_dir().c_str());
     if (live && percent != shown)
-      std::fprintf(stderr, "\r%s %s: %3d %%", what.c_str(), path.filename().c_str(), percent);
+      std::fprintf(stderr, "\r%s: %s: %3d %%", path.filename().c_str(), what.c_str(), percent);
     shown = percent;
   };
   auto model = load_model(path, o);

@@ -15,6 +15,8 @@ namespace bantam {
 
 namespace {
 
+constexpr size_t kMiB = size_t{1} << 20;
+
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
 // Every tensor that the graph reads, with its shape.
@@ -154,7 +156,9 @@ std::shared_ptr<const Model> load_model(const std::filesystem::path& path, const
     const auto progress = [&](const StoreProgress& p) {
       if (!options.progress || p.total == 0) return;
       std::string what = options.quant.type == QuantType::nf4 ? "quantizing to NF4" : "converting";
-      if (p.device_bytes > 0) what += str(" on ", options.context->device_name());
+      if (p.device_bytes > 0)
+        what += str(" on ", options.context->device_name(), ", with ", (p.device_bytes + kMiB - 1) / kMiB,
+                    " MiB of its memory");
       options.progress(static_cast<double>(p.done) / static_cast<double>(p.total), what);
     };
     model->store = cached_store(*source, options.quant, dir, progress, 0, options.context);
