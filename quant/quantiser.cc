@@ -63,12 +63,17 @@ class Quantiser::Slabs {
         elements_(slab_elements),
         slab_bytes_(largest_slab(source, slab_elements)) {
     if (slab_bytes_ == 0) return;
-    device_ = DeviceBuffer(backend_, 2 * slab_bytes_, "slabs of weights to quantise");
+    constexpr const char* kHint = "free some, or quantise on the CPU (device: cpu), to the same bytes";
+    try {
+      device_ = DeviceBuffer(backend_, 2 * slab_bytes_, "slabs of weights to quantise");
+    } catch (const Error& e) {
+      throw Error(e.code(), e.what(), e.code() == ErrorCode::does_not_fit ? kHint : e.hint());
+    }
     pinned_ = static_cast<char*>(backend_.allocate_pinned(2 * slab_bytes_));
     if (!pinned_)
       throw Error(ErrorCode::does_not_fit,
                   str(backend_.name, ": cannot pin ", 2 * slab_bytes_, " bytes of host memory for slabs of weights"),
-                  "free memory of the host, or quantise with device: cpu, to the same bytes");
+                  kHint);
   }
   ~Slabs() {
     if (pinned_) backend_.release_pinned(pinned_);  // waits for copies that a failure left behind

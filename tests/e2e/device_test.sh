@@ -41,6 +41,9 @@ planned=$(grep -o '"planned_device_bytes":[0-9]*' "$work/stdout" | cut -d: -f2)
 peak=$(grep -o '"peak_device_bytes":[0-9]*' "$work/stdout" | cut -d: -f2)
 awk -v p="$planned" -v m="$peak" 'BEGIN { d = m - p; exit !(p > 0 && d * d < (0.03 * p + 67108864) ^ 2) }' || fail "device memory: $planned planned, $peak measured"
 
+expect 0 "" gpu "$bantam" plan "$work/recipe.yaml" --max-steps 3 --val-set-size 2 --device cuda --json
+[ "$(grep -o '"total_bytes": [0-9]*' "$work/stdout" | head -1 | cut -d' ' -f2)" = "$planned" ] || fail "the plan without weights is not the run's, $planned bytes: $(grep total_bytes "$work/stdout")"
+
 # Begun on the CPU, gone on with on a GPU: said where device is auto, another run where it is named.
 expect 0 "" t --device auto --output-dir "$work/both"
 resume() { gpu t --output-dir "$work/on" --resume-from-checkpoint "$work/both/checkpoint-2" "$@"; }

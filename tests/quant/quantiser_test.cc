@@ -274,6 +274,7 @@ TEST_CASE("emulation: a device that fails is named with the tensor, and nothing 
     const auto error =
         error_of([&] { cached_store(watched, {}, dir / "cache", {}, 1, &ctx); }, ErrorCode::does_not_fit);
     CHECK_MESSAGE(contains(error, words), error);
+    CHECK(contains(error, "| free some, or quantise on the CPU (device: cpu), to the same bytes"));
   }
   CHECK(reads == 0);
   CHECK_FALSE(store_is_cached(*inner, {}, dir / "cache"));
