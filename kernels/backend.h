@@ -39,6 +39,12 @@ struct DeviceInfo {
   int driver = 0, runtime = 0;  ///< versions, 1000 * major + 10 * minor
 };
 
+/// Bytes that this process holds now, and the most that it ever held.
+struct MemoryUse {
+  size_t now = 0, most = 0;            ///< of the device
+  size_t pinned = 0, most_pinned = 0;  ///< of the host's memory, pinned for copies between it and the device
+};
+
 struct Backend {
   static constexpr int kAbi = 4;  ///< bumped when this table or an args struct changes
 
@@ -53,8 +59,7 @@ struct Backend {
   void (*open)(int device);
   /// Waits for all that was asked of the device.
   void (*synchronize)();
-  /// Bytes that this process holds on the device now, and the most that it ever held.
-  void (*memory_use)(size_t* now, size_t* most);
+  MemoryUse (*memory_use)();
   /// Marks a point of time in order with the ops; `slot` counts from 0 and may be used again.
   void (*time_mark)(int slot);
   /// Seconds from one mark to another; waits for the later one.
@@ -71,6 +76,18 @@ struct Backend {
   void (*upload_async)(void* device, const void* host, size_t bytes);
   void (*download)(void* host, const void* device, size_t bytes);
   void (*fill)(void* device, int byte, size_t bytes);
+  // Host memory that the device reads and writes by itself; null for a backend that works on host memory.
+  // allocate_pinned returns null when there is none. The copies happen in order with the ops and wait for none: a mark
+  // behind one says when `pinned` may be written again (upload), or read (download).
+  void* (*allocate_pinned)(size_t bytes);
+  void (*release_pinned)(void* p);
+  void (*upload_pinned)(void* device, const void* pinned, size_t bytes);
+  void (*download_pinned)(void* pinned, const void* device, size_t bytes);
+  /// Marks a point in order with the ops of the calling thread, in place of the slot's last; slots: see Mark.
+  void (*mark)(int slot);
+  /// Whether the device has come to the slot's mark; waits for nothing. True where there was none.
+  bool (*reached)(int slot);
+  void (*wait_for)(int slot);
 
   // What ops take beside their arguments, per thread; null where that is the Context's scratch (the CPU).
   /// Allocates this thread's workspace: what an op takes within one call, device_scratch() of its arguments. From then
@@ -79,6 +96,12 @@ struct Backend {
   void (*reserve_workspace)(size_t bytes);
   /// The largest request since the workspace was last given back.
   size_t (*workspace_high)();
+  /// Allocates this thread's pinned memory that upload_async copies through: staging_bytes() of its largest copy. From
+  /// then on a larger copy is Error(internal). A later call sets the size anew, keeping reserved memory that is enough;
+  /// 0 gives it back, and the memory grows on demand, as it does without a call. Error(does_not_fit).
+  void (*reserve_staging)(size_t bytes);
+  /// The largest copy of upload_async since that memory was last given back.
+  size_t (*staging_high)();
   /// Memory for decoded nf4 matrices, one in each slot of `slots[i]` bytes (multiples of 256), of decoded_bytes() each.
   /// A matrix takes the smallest kind of slot that it fits in; there it is kept until the slot is the least recently
   /// used of its kind and needed. Nothing but time depends on the slots. Equal slots: nothing changes; none: the memory
@@ -108,6 +131,9 @@ struct Backend {
   void (*grad_norm)(Context&, const GradNormArgs&);
   void (*quantize_nf4)(Context&, const QuantizeNf4Args&);
 };
+
+/// Slots of Backend::mark, each the first of two.
+enum Mark : int { kMarkQuantise = 0, kMarkMicroBatch = 2 };
 
 /// The built-in CPU backend.
 const Backend& cpu_backend();

@@ -101,6 +101,14 @@ size_t device_scratch(const CrossEntropyArgs& a) {
   return kLtWorkspace + converted + static_cast<size_t>(a.hidden.rows) * kLossRowBytes;
 }
 
+size_t staging_bytes(size_t largest) {
+  return 4 * ((largest + kStagingAlign - 1) / kStagingAlign * kStagingAlign);
+}
+
+size_t device_upload(const CrossEntropyArgs& a) {
+  return static_cast<size_t>(a.hidden.rows) * kLossRowBytes;
+}
+
 // cu_q, cu_k and the first block of each sequence.
 size_t device_scratch(const AttentionShape& s) {
   return 3 * (static_cast<size_t>(s.num_seqs) + 1) * sizeof(int32_t);

@@ -25,6 +25,8 @@ struct CopyArgs;
 inline constexpr size_t kLtWorkspace = size_t{4} << 20;
 /// One row of the loss: its number, label and weight.
 inline constexpr size_t kLossRowBytes = 16;
+/// What a copy in the memory of upload_async begins at a multiple of.
+inline constexpr size_t kStagingAlign = 64;
 /// Rows of one slice of rms_norm's dweight; elements of one slice of grad_norm.
 inline constexpr int64_t kNormSlice = 64, kGradNormSlice = 65536;
 
@@ -38,6 +40,16 @@ size_t dense_bytes(int64_t rows, int64_t cols, DType t);
 /// A weight as products of `math` take it once it is decoded, which is not in the workspace (Backend::prefetch_weight);
 /// 0 unless it is nf4.
 size_t decoded_bytes(const WeightView& w, Math math);
+
+/// Pinned host memory of Backend::upload_async for copies of up to `largest` bytes: two halves of two such copies each,
+/// so that the host may be a few copies ahead of the device.
+size_t staging_bytes(size_t largest);
+/// Bytes that an op sends by upload_async, at most at once; only the loss does.
+size_t device_upload(const CrossEntropyArgs& args);
+template <class Args>
+size_t device_upload(const Args&) {
+  return 0;
+}
 
 /// True when c itself is the accumulator of the product; else an f32 sum in the workspace is.
 bool sums_in_c(const ProductArgs& args);

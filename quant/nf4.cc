@@ -9,13 +9,13 @@
 
 #include "../kernels/error.h"
 #include "../kernels/nf4_codebook.h"
+#include "nf4_impl.h"
 
 namespace bantam {
 
 namespace {
 
 constexpr int64_t kBlock = WeightView::kBlock, kNested = WeightView::kNestedBlock;
-constexpr int64_t kSlabElements = 1 << 20;
 
 // A 16-bit table over [-1, 1], as bitsandbytes quantises on the CPU: a value goes to the code nearest to the middle of
 // its cell. (So the codes nearest to zero are never used.)
@@ -34,59 +34,23 @@ const std::vector<uint8_t>& nested_table() {
   return table;
 }
 
-struct NonFinite {
-  int64_t count = 0, first = -1;
-  void merge(const NonFinite& other) {
-    if (other.count == 0) return;
-    first = count == 0 ? other.first : std::min(first, other.first);
-    count += other.count;
-  }
-};
-
-NonFinite find_non_finite(const float* x, int64_t n, int64_t base) {
-  NonFinite bad;
+// A quick look at each piece first.
+template <class T, class Bad>
+detail::NonFinite find_where(const T* x, int64_t n, int64_t base, Bad is_bad) {
+  detail::NonFinite bad;
   for (int64_t b = 0; b < n; b += 4096) {
     const int64_t m = std::min<int64_t>(4096, n - b);
-    int any = 0;  // a quick look first: finite - finite is 0, else NaN
-    for (int64_t i = 0; i < m; ++i) any |= !(x[b + i] - x[b + i] == 0.0f);
+    int any = 0;
+    for (int64_t i = 0; i < m; ++i) any |= is_bad(x[b + i]);
     if (!any) continue;
     for (int64_t i = 0; i < m; ++i)
-      if (!std::isfinite(x[b + i])) {
-        if (bad.count++ == 0) bad.first = base + b + i;
-      }
+      if (is_bad(x[b + i]) && bad.count++ == 0) bad.first = base + b + i;
   }
   return bad;
 }
 
-void check_finite(const NonFinite& bad, const std::string& name, int64_t cols) {
-  if (bad.count == 0) return;
-  throw Error(ErrorCode::numeric,
-              str("tensor '", name, "': ", bad.count, " values are NaN or infinite, the first at index ", bad.first,
-                  " (row ", bad.first / cols, ", column ", bad.first % cols, "), expected finite weights"),
-              "the model file is damaged or its training diverged; use another one");
-}
-
-Nf4Matrix allocate(int64_t rows, int64_t cols) {
-  Nf4Matrix m;
-  m.rows = rows;
-  m.cols = cols;
-  const int64_t n = rows * cols;
-  m.codes = Tensor(DType::u8, 1, (n + 1) / 2);
-  m.absmax.resize(static_cast<size_t>((n + kBlock - 1) / kBlock));
-  return m;
-}
-
 uint8_t* codes_of(Nf4Matrix& m) {
   return static_cast<uint8_t*>(m.codes.view().data);
-}
-
-void nest(Nf4Matrix& m) {
-  const size_t n = m.absmax.size();
-  m.absmax_q.resize(n);
-  m.nested_absmax.resize((n + kNested - 1) / kNested);
-  m.nested_offset = fixed_order_mean(m.absmax);
-  nested_quantise(m.absmax, m.nested_offset, m.absmax_q.data(), m.nested_absmax.data());
-  std::vector<float>().swap(m.absmax);
 }
 
 }  // namespace
@@ -175,13 +139,54 @@ size_t Nf4Matrix::bytes() const {
 
 namespace detail {
 
+void NonFinite::merge(const NonFinite& other) {
+  if (other.count == 0) return;
+  first = count == 0 ? other.first : std::min(first, other.first);
+  count += other.count;
+}
+
+NonFinite find_non_finite(const float* x, int64_t n, int64_t base) {
+  return find_where(x, n, base, [](float v) { return !(v - v == 0.0f); });  // finite - finite is 0, else NaN
+}
+
+NonFinite find_non_finite(const bf16* x, int64_t n, int64_t base) {
+  return find_where(x, n, base, [](bf16 v) { return (v.bits & 0x7f80) == 0x7f80; });
+}
+
+void check_finite(const NonFinite& bad, const std::string& name, int64_t cols) {
+  if (bad.count == 0) return;
+  throw Error(ErrorCode::numeric,
+              str("tensor '", name, "': ", bad.count, " values are NaN or infinite, the first at index ", bad.first,
+                  " (row ", bad.first / cols, ", column ", bad.first % cols, "), expected finite weights"),
+              "the model file is damaged or its training diverged; use another one");
+}
+
+Nf4Matrix allocate_nf4(int64_t rows, int64_t cols) {
+  Nf4Matrix m;
+  m.rows = rows;
+  m.cols = cols;
+  const int64_t n = rows * cols;
+  m.codes = Tensor(DType::u8, 1, (n + 1) / 2);
+  m.absmax.resize(static_cast<size_t>((n + kBlock - 1) / kBlock));
+  return m;
+}
+
+void nest(Nf4Matrix& m) {
+  const size_t n = m.absmax.size();
+  m.absmax_q.resize(n);
+  m.nested_absmax.resize((n + kNested - 1) / kNested);
+  m.nested_offset = fixed_order_mean(m.absmax);
+  nested_quantise(m.absmax, m.nested_offset, m.absmax_q.data(), m.nested_absmax.data());
+  std::vector<float>().swap(m.absmax);
+}
+
 void require_finite(const SourceTensor& t, const float* x, int64_t n, int64_t base) {
   check_finite(find_non_finite(x, n, base), t.name, std::max<int64_t>(t.cols(), 1));
 }
 
-int64_t slab_rows(int64_t rows, int64_t cols) {
+int64_t slab_rows(int64_t rows, int64_t cols, int64_t elements) {
   const int64_t unit = kBlock / std::gcd(cols, kBlock);  // fewest rows that end at a block's end
-  const int64_t units = std::max<int64_t>(1, kSlabElements / std::max<int64_t>(1, unit * cols));
+  const int64_t units = std::max<int64_t>(1, elements / std::max<int64_t>(1, unit * cols));
   return std::clamp<int64_t>(unit * units, 1, std::max<int64_t>(rows, 1));
 }
 
@@ -199,13 +204,13 @@ void for_slabs(int64_t rows, int64_t cols, ThreadPool& pool, const std::function
 Nf4Matrix nf4_quantise(const TensorSource& source, size_t i, bool double_quant, ThreadPool& pool) {
   const SourceTensor& t = source.tensor_with_rows(i, 0, 0);
   const int64_t rows = t.rows(), cols = t.cols();
-  Nf4Matrix m = allocate(rows, cols);
-  NonFinite bad;
+  Nf4Matrix m = detail::allocate_nf4(rows, cols);
+  detail::NonFinite bad;
   std::mutex mutex;
   detail::for_slabs(rows, cols, pool, [&](int64_t, int64_t r0, int64_t n) {
     std::vector<float> slab(static_cast<size_t>(n * cols));
     source.read_rows(i, r0, n, slab.data());
-    const NonFinite here = find_non_finite(slab.data(), n * cols, r0 * cols);
+    const detail::NonFinite here = detail::find_non_finite(slab.data(), n * cols, r0 * cols);
     if (here.count > 0) {
       const std::lock_guard lock(mutex);
       bad.merge(here);
@@ -213,16 +218,16 @@ Nf4Matrix nf4_quantise(const TensorSource& source, size_t i, bool double_quant, 
     }
     nf4_quantise(slab.data(), n * cols, codes_of(m) + r0 * cols / 2, m.absmax.data() + r0 * cols / kBlock);
   });
-  check_finite(bad, t.name, std::max<int64_t>(cols, 1));
-  if (double_quant) nest(m);
+  detail::check_finite(bad, t.name, std::max<int64_t>(cols, 1));
+  if (double_quant) detail::nest(m);
   return m;
 }
 
 Nf4Matrix nf4_quantise(const float* x, int64_t rows, int64_t cols, bool double_quant) {
-  Nf4Matrix m = allocate(rows, cols);
-  check_finite(find_non_finite(x, rows * cols, 0), "in memory", std::max<int64_t>(cols, 1));
+  Nf4Matrix m = detail::allocate_nf4(rows, cols);
+  detail::check_finite(detail::find_non_finite(x, rows * cols, 0), "in memory", std::max<int64_t>(cols, 1));
   nf4_quantise(x, rows * cols, codes_of(m), m.absmax.data());
-  if (double_quant) nest(m);
+  if (double_quant) detail::nest(m);
   return m;
 }
 

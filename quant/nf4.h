@@ -58,8 +58,8 @@ WeightError weight_error(const TensorSource& source, size_t i, const WeightView&
 namespace detail {
 /// Error(numeric) naming the tensor, how many of its n values are not finite and the first of them.
 void require_finite(const SourceTensor& t, const float* x, int64_t n, int64_t base);
-/// Rows of a slab: a multiple of whole blocks, about a million elements.
-int64_t slab_rows(int64_t rows, int64_t cols);
+/// Rows of a slab: a multiple of whole blocks, about so many elements.
+int64_t slab_rows(int64_t rows, int64_t cols, int64_t elements = int64_t{1} << 20);
 /// Calls f(slab index, first row, rows) for all slabs on the threads of the pool, in any order.
 void for_slabs(int64_t rows, int64_t cols, ThreadPool& pool, const std::function<void(int64_t, int64_t, int64_t)>& f);
 }  // namespace detail

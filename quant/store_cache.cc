@@ -88,10 +88,15 @@ std::string store_cache_key(const TensorSource& source, const QuantConfig& quant
   return out.str();
 }
 
+bool store_is_cached(const TensorSource& source, const QuantConfig& quant, const fs::path& cache_dir) {
+  std::error_code ec;
+  return fs::exists(cache_dir / store_cache_key(source, quant) / "model.safetensors", ec);
+}
+
 std::shared_ptr<const WeightStore> cached_store(const TensorSource& source, const QuantConfig& quant,
                                                 const fs::path& cache_dir,
-                                                const std::function<void(const StoreProgress&)>& progress,
-                                                int threads) {
+                                                const std::function<void(const StoreProgress&)>& progress, int threads,
+                                                Context* device) {
   const fs::path entry = cache_dir / store_cache_key(source, quant);
   if (auto store = try_open(entry, source)) return store;
   std::error_code ec;
@@ -112,6 +117,7 @@ std::shared_ptr<const WeightStore> cached_store(const TensorSource& source, cons
   } cleanup{building};
   StoreOptions options;
   options.threads = threads;
+  options.device = device;
   options.progress = progress;
   write_store(source, quant, building, options);
   // A folder can replace an empty one only: a broken entry steps aside first.

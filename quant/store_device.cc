@@ -61,6 +61,30 @@ void put(Placer& placer, WeightStore::Entry& e) {
 
 }  // namespace
 
+size_t device_stored_bytes(const SourceTensor& t, const QuantConfig& quant) {
+  WeightStore::Entry e;
+  const auto somewhere = reinterpret_cast<const float*>(kAlign);  // measured, not read
+  if (t.shape.size() < 2) {
+    e.is_vector = true;
+    e.vector = {somewhere, static_cast<size_t>(t.rows())};
+  } else {
+    WeightView& w = e.matrix;
+    w.format = stored_format(t, quant);
+    w.rows = t.rows();
+    w.cols = w.stride = t.cols();
+    w.data = somewhere;
+    if (w.format == WeightFormat::nf4 && quant.double_quant) {
+      w.absmax_q = reinterpret_cast<const uint8_t*>(somewhere);
+      w.nested_absmax = w.nested_code = somewhere;
+    } else if (w.format == WeightFormat::nf4) {
+      w.absmax = somewhere;
+    }
+  }
+  Placer measure(nullptr, cpu_backend());
+  put(measure, e);
+  return measure.bytes();
+}
+
 size_t WeightStore::device_bytes() const {
   Placer measure(nullptr, cpu_backend());
   auto entries = impl_->entries;

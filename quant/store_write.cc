@@ -6,6 +6,7 @@
 #include "../kernels/error.h"
 #include "../kernels/nf4_codebook.h"
 #include "nf4.h"
+#include "quantiser.h"
 #include "safetensors.h"
 #include "weight_store_impl.h"
 
@@ -35,7 +36,11 @@ std::string state_text(const SourceTensor& t, bool nested, float offset) {
 class StoreWriter {
  public:
   StoreWriter(const TensorSource& source, const QuantConfig& quant, const StoreOptions& options)
-      : source_(source), quant_(quant), options_(options), pool_(detail::thread_count(options.threads)) {}
+      : source_(source),
+        quant_(quant),
+        options_(options),
+        quantiser_(source, detail::thread_count(options.threads),
+                   quant.type == QuantType::nf4 ? options.device : nullptr) {}
 
   void run(const fs::path& path) {
     for (size_t i = 0; i < source_.tensors().size(); ++i) plan(i);
@@ -43,7 +48,8 @@ class StoreWriter {
     size_t slot = 0;
     for (size_t i = 0; i < source_.tensors().size(); ++i) {
       slot += quantised(i) ? write_quantised(writer, i, slot) : write_plain(writer, i, slot);
-      if (options_.progress) options_.progress({i + 1, source_.tensors().size(), source_.tensors()[i].name});
+      if (options_.progress)
+        options_.progress({i + 1, source_.tensors().size(), source_.tensors()[i].name, quantiser_.device_bytes()});
     }
     writer.finish();
   }
@@ -74,7 +80,7 @@ class StoreWriter {
   }
 
   size_t write_quantised(SafetensorsWriter& writer, size_t i, size_t slot) {
-    const Nf4Matrix m = nf4_quantise(source_, i, quant_.double_quant, pool_);
+    const Nf4Matrix m = quantiser_.quantise(i, quant_.double_quant);
     writer.write(slot, 0, std::span(static_cast<const std::byte*>(m.codes.view().data), m.codes.bytes()));
     if (quant_.double_quant)
       writer.write(slot + 1, 0, std::span(m.absmax_q));
@@ -115,7 +121,7 @@ class StoreWriter {
   const TensorSource& source_;
   const QuantConfig& quant_;
   const StoreOptions& options_;
-  ThreadPool pool_;
+  Quantiser quantiser_;
   std::vector<SafetensorsWriter::Tensor> slots_;
 };
 

@@ -32,6 +32,13 @@ const SourceTensor& TensorSource::tensor_with_rows(size_t i, int64_t r0, int64_t
   return t;
 }
 
+void TensorSource::read_rows_bf16(size_t i, int64_t r0, int64_t n, bf16* out) const {
+  const SourceTensor& t = tensor_with_rows(i, r0, n);
+  std::vector<float> values(static_cast<size_t>(n * t.cols()));
+  read_rows(i, r0, n, values.data());
+  std::transform(values.begin(), values.end(), out, to_bf16);
+}
+
 namespace {
 
 class MemorySource : public TensorSource {
@@ -76,6 +83,13 @@ class FolderSource : public TensorSource {
   void read_rows(size_t i, int64_t r0, int64_t n, float* out) const override {
     const auto& t = tensor_with_rows(i, r0, n);
     safetensors_decode(*folder_.items[i].file, *folder_.items[i].entry, r0 * t.cols(), n * t.cols(), out);
+  }
+  void read_rows_bf16(size_t i, int64_t r0, int64_t n, bf16* out) const override {
+    const auto& t = tensor_with_rows(i, r0, n);
+    if (t.stored_as != "BF16") return TensorSource::read_rows_bf16(i, r0, n, out);
+    const auto bytes = folder_.items[i].file->data(*folder_.items[i].entry);
+    const auto row = static_cast<size_t>(t.cols()) * sizeof(bf16);
+    if (n > 0) std::memcpy(out, bytes.data() + static_cast<size_t>(r0) * row, static_cast<size_t>(n) * row);
   }
   std::string fingerprint() const override { return folder_.fingerprint(); }
 

@@ -39,6 +39,8 @@ class TensorSource {
   virtual const std::vector<SourceTensor>& tensors() const = 0;
   /// Decodes rows [r0, r0 + n) of tensor i to f32: out[n * cols]. Thread-safe.
   virtual void read_rows(size_t i, int64_t r0, int64_t n, float* out) const = 0;
+  /// The same of a tensor that is stored in bf16, as bf16, which loses nothing. Thread-safe.
+  virtual void read_rows_bf16(size_t i, int64_t r0, int64_t n, bf16* out) const;
   /// Text that identifies the content: path, size, mtime, hash of the header. The key of the cache of quantised stores.
   virtual std::string fingerprint() const = 0;
   /// Index of a tensor by HF name; -1 when there is none.

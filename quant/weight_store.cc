@@ -7,6 +7,7 @@
 
 #include "../kernels/error.h"
 #include "nf4.h"
+#include "quantiser.h"
 #include "weight_store_impl.h"
 
 namespace bantam {
@@ -136,11 +137,13 @@ void WeightStore::prefetch(int layer) const {
   for (const auto& r : it->second) r.file->will_need(r.offset, r.bytes);
 }
 
-std::shared_ptr<const WeightStore> WeightStore::in_memory(const TensorSource& source, const QuantConfig& quant) {
+std::shared_ptr<const WeightStore> WeightStore::in_memory(const TensorSource& source, const QuantConfig& quant,
+                                                          Context* device) {
   auto impl = std::make_unique<Impl>();
   impl->mapped = false;
   impl->fingerprint = source.fingerprint();
-  ThreadPool pool(detail::thread_count(0));
+  Quantiser quantiser(source, detail::thread_count(0), quant.type == QuantType::nf4 ? device : nullptr);
+  ThreadPool& pool = quantiser.pool();
   for (size_t i = 0; i < source.tensors().size(); ++i) {
     const SourceTensor& t = source.tensors()[i];
     Entry e;
@@ -153,7 +156,7 @@ std::shared_ptr<const WeightStore> WeightStore::in_memory(const TensorSource& so
       e.vector = impl->own(std::move(values));
       impl->bytes += e.vector.size_bytes();
     } else if (quant.type == QuantType::nf4 && is_quantised_tensor(t)) {
-      const auto m = std::make_shared<const Nf4Matrix>(nf4_quantise(source, i, quant.double_quant, pool));
+      const auto m = std::make_shared<const Nf4Matrix>(quantiser.quantise(i, quant.double_quant));
       impl->owners.push_back(m);
       e.matrix = m->view();
       impl->bytes += m->bytes();

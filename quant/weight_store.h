@@ -32,6 +32,8 @@ bool is_quantised_tensor(const SourceTensor& t);
 
 /// What a tensor takes in a store: WeightStore::bytes() is the sum of these.
 size_t stored_bytes(const SourceTensor& t, const QuantConfig& quant);
+/// What it takes in the memory of a device: WeightStore::device_bytes() is the sum of these.
+size_t device_stored_bytes(const SourceTensor& t, const QuantConfig& quant);
 /// How a matrix is kept in a store.
 WeightFormat stored_format(const SourceTensor& t, const QuantConfig& quant);
 
@@ -64,8 +66,9 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
   /// Maps a folder written by write_store(), by bitsandbytes (NF4, blocks of 64), or a plain safetensors folder; under
   /// a second, reads headers only. Error(model) naming the tensor when a part is missing or does not fit the others.
   static std::shared_ptr<const WeightStore> open(const std::filesystem::path& folder);
-  /// Quantises into memory (tests, small models, no cache).
-  static std::shared_ptr<const WeightStore> in_memory(const TensorSource& source, const QuantConfig& quant);
+  /// Quantises into memory (tests, small models, no cache). `device`: as StoreOptions::device.
+  static std::shared_ptr<const WeightStore> in_memory(const TensorSource& source, const QuantConfig& quant,
+                                                      Context* device = nullptr);
 
   /// A copy in a backend's memory: matrices as they are stored, vectors as f32. Views then hold device pointers. For a
   /// backend that works on host memory, this store itself. Error(does_not_fit).
@@ -104,10 +107,14 @@ class WeightStore : public std::enable_shared_from_this<WeightStore> {
 struct StoreProgress {
   size_t done = 0, total = 0;  ///< tensors
   std::string_view tensor;     ///< the one just finished
+  size_t device_bytes = 0;     ///< that quantising holds of the device; 0: on the host
 };
 
 struct StoreOptions {
-  int threads = 0;                           ///< 0: all of the machine
+  int threads = 0;  ///< 0: all of the machine
+  /// Quantises, to the same bytes; null or the CPU: the threads do. Error(device), Error(does_not_fit): nothing else is
+  /// tried. A slab or two of its memory is held meanwhile.
+  Context* device = nullptr;
   std::map<std::string, std::string> files;  ///< further files of the folder, e.g. config.json: plain name -> content
   std::function<void(const StoreProgress&)> progress;  ///< called by the writing thread; may throw to stop
 };

@@ -293,6 +293,7 @@ int Program::dispatch(const std::vector<std::string>& args) {
   std::string quantize_out;
   commands["quantize"]->add_option("-o,--output", quantize_out);
   quantize.text("--quant-type");
+  quantize.text("--device");
   quantize.text("--num-threads");
   CLI::Option* double_quant = commands["quantize"]->add_flag("--double-quant,--double_quant");
   CLI::Option* no_double_quant =
@@ -416,6 +417,7 @@ int Program::dispatch(const std::vector<std::string>& args) {
       o.double_quant = *value;
     }
     if (no_double_quant->count()) o.double_quant = false;
+    if (quantize.given("--device")) o.device = quantize.get("--device");
     o.num_threads = quantize.whole("--num-threads", 1, "auto");
     if (quantize_out.empty())
       throw Error(ErrorCode::usage, "bantam quantize: missing -o DIR", "bantam quantize --help");

@@ -45,6 +45,7 @@ struct QuantizeCommandOptions {
   CommandOptions common;
   Recipe::QuantType quant_type = Recipe::QuantType::nf4;
   bool double_quant = true;
+  std::string device = Recipe().device;  ///< as the recipe key; the bytes are the same
   std::optional<int64_t> num_threads;
 };
 int quantize_command(const std::filesystem::path& model, const std::filesystem::path& out,

@@ -56,10 +56,10 @@ int generate_command(const GenerateCommandOptions& o) {
                 "leave --chat out, or train with chat_template");
   if (!o.chat && chat && !o.common.quiet)
     std::fprintf(stderr, "the prompt is written with the run's chat template; --raw takes it as it is\n");
-  const auto model = load_with_progress(source.model, quant, o.common.quiet);
+  const auto ctx = make_context(o.device, o.num_threads);
+  const auto model = load_with_progress(source.model, quant, *ctx, o.common.quiet);
   std::optional<AdapterSet> adapters;
   if (!adapter.empty()) adapters = load_adapter(adapter, linear_modules(model->config));
-  const auto ctx = make_context(o.device, o.num_threads);
 
   const std::vector<int32_t> prompt = chat
                                           ? chat_prompt_ids(chat_template, tokenizer, {o.system, o.prompt})

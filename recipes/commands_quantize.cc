@@ -24,11 +24,15 @@ int quantize_command(const std::filesystem::path& model, const std::filesystem::
                 "name another folder, or pass --overwrite");
   const auto tokenizer = load_tokenizer(model);
 
+  const auto context = make_context(options.device, options.num_threads);
+  size_t device_bytes = 0;
   StoreOptions store;
+  store.device = context.get();
   store.threads = static_cast<int>(options.num_threads.value_or(0));
   for (const auto& [name, content] : tokenizer->files()) store.files[name] = content;
   const bool live = !options.common.quiet && isatty(STDERR_FILENO);
   store.progress = [&](const StoreProgress& p) {
+    device_bytes = p.device_bytes;
     if (live) std::fprintf(stderr, "\r%zu of %zu tensors", p.done, p.total);
   };
   const QuantConfig quant{options.quant_type == Recipe::QuantType::none ? QuantType::none : QuantType::nf4,
@@ -39,10 +43,13 @@ int quantize_command(const std::filesystem::path& model, const std::filesystem::
   if (live) std::fprintf(stderr, "\n");
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
   const size_t bytes = WeightStore::open(out)->bytes();
+  const std::string where =
+      device_bytes > 0 ? str(" on ", context->device_name(), ", with ", size_text(device_bytes), " of its memory") : "";
   if (options.common.json)
-    std::printf("{\"folder\": \"%s\", \"bytes\": %zu, \"seconds\": %.3f}\n", out.c_str(), bytes, seconds);
+    std::printf("{\"folder\": \"%s\", \"bytes\": %zu, \"seconds\": %.3f, \"device\": \"%s\", \"device_bytes\": %zu}\n",
+                out.c_str(), bytes, seconds, context->device_name().c_str(), device_bytes);
   else if (!options.common.quiet)
-    std::printf("%s: %s in %s\n", out.c_str(), size_text(bytes).c_str(), time_text(seconds).c_str());
+    std::printf("%s: %s in %s%s\n", out.c_str(), size_text(bytes).c_str(), time_text(seconds).c_str(), where.c_str());
   return 0;
 }
 

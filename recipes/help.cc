@@ -235,7 +235,8 @@ USAGE
     bantam quantize MODEL -o DIR [FLAGS]
 
 DESCRIPTION
-    Reads a folder with safetensors files or a .gguf file and writes a folder in NF4 in the layout of bitsandbytes.
+    Reads a folder with safetensors files or a .gguf file and writes a folder in NF4 in the layout of bitsandbytes. On a GPU
+    slabs of rows go up and codes and scales come back, with some MiB of its memory; the files are the same as the CPU's.
 
 EXAMPLES
     bantam quantize ./models/SmolLM2-135M -o ./models/SmolLM2-135M-nf4
@@ -245,6 +246,8 @@ FLAGS
         Where to write. Required.
     --double-quant[=true|false], --no-double-quant
         Quantise the block scales too. Default: true.
+    --device D
+        What quantises: auto, cpu, cuda or cuda:N. Default: auto.
     --num-threads N|auto
         CPU threads. Default: auto.
     --overwrite

@@ -84,10 +84,13 @@ Planned make_plan(Session& s, const Recipe& r, const PlanningOptions& o) {
 
   PlanRequest& q = p.request;
   const std::filesystem::path weights = o.shape_only ? "" : r.base_model;
-  q.weight_bytes = planned_store_bytes(s.config, weights, quant_config(r));
+  const PlannedStore store = planned_store(s.config, weights, quant_config(r));
   const bool on_device = s.absent_device || !s.context->backend().host_memory;
-  if (on_device)
-    q.device_formats = std::make_shared<WeightFormats>(planned_store_formats(s.config, weights, quant_config(r)));
+  q.weight_bytes = on_device ? store.device_bytes : store.bytes;
+  if (on_device) q.device_formats = std::make_shared<WeightFormats>(store.formats);
+  if (on_device && store.quantise_bytes > 0)
+    p.notes.push_back(str("quantising, once and before all else, takes ", size_text(store.quantise_bytes),
+                          " of the device's memory and gives it back"));
   q.trained_parameters = shapes.size();
   if (on_device) {
     q.weights_mapped = false;
@@ -252,9 +255,13 @@ std::string plan_json(const Planned& p) {
   j["forward_seconds"] = m.forward_seconds;
   j["recompute_seconds"] = m.recompute_seconds;
   j["backward_seconds"] = m.backward_seconds;
-  for (const auto& l : m.lines) j["memory"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"mapped", l.mapped}});
+  for (const auto& l : m.lines) {
+    j["memory"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"mapped", l.mapped}});
+    if (l.host) j["memory"].back()["host"] = true;
+  }
   j["total_bytes"] = m.total();
   j["anonymous_bytes"] = m.anonymous();
+  if (m.host() > 0) j["host_bytes"] = m.host();
   j["limit_bytes"] = m.limit.bytes;
   j["limit"] = m.limit.name;
   j["fits"] = m.fits();

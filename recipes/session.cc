@@ -106,18 +106,18 @@ std::string cuda_library() {
 }
 
 std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& path, const QuantConfig& quant,
-                                                bool quiet) {
-  LoadOptions o{.quant = quant};
+                                                Context& context, bool quiet) {
+  LoadOptions o{.quant = quant, .context = &context};
   const bool live = !quiet && isatty(STDERR_FILENO);
   int shown = -1;
   o.progress = [&](double fraction, const std::string& what) {
     if (quiet) return;
     const int percent = static_cast<int>(fraction * 100);
     if (shown < 0 && !live)
-      std::fprintf(stderr, "%s %s, once (kept in %s)\n", what.c_str(), path.filename().c_str(),
+      std::fprintf(stderr, "%s: %s, once (kept in %s)\n", path.filename().c_str(), what.c_str(),
                    default_cache_dir().c_str());
     if (live && percent != shown)
-      std::fprintf(stderr, "\r%s %s: %3d %%", what.c_str(), path.filename().c_str(), percent);
+      std::fprintf(stderr, "\r%s: %s: %3d %%", path.filename().c_str(), what.c_str(), percent);
     shown = percent;
   };
   auto model = load_model(path, o);
@@ -266,7 +266,7 @@ Session shape_session(const Recipe& r, const std::filesystem::path& config_json,
 }
 
 void load_weights(Session& s, const Recipe& r, const CommandOptions& options) {
-  s.model = load_with_progress(r.base_model, quant_config(r), options.quiet);
+  s.model = load_with_progress(r.base_model, quant_config(r), *s.context, options.quiet);
   s.adapters.emplace(s.lora, s.modules, static_cast<uint64_t>(r.seed));
 }
 

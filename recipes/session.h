@@ -50,9 +50,9 @@ std::unique_ptr<Context> make_context(const std::string& device, std::optional<i
 std::string device_text(const Context& context);
 /// Name or path of the CUDA backend's library.
 std::string cuda_library();
-/// load_model with progress on stderr.
+/// load_model with progress on stderr; what has to be quantised, is on the Context's device.
 std::shared_ptr<const Model> load_with_progress(const std::filesystem::path& path, const QuantConfig& quant,
-                                                bool quiet);
+                                                Context& context, bool quiet);
 
 /// "3.2 s", "4 min 10 s", "2 h 5 min".
 std::string time_text(double seconds);

@@ -8,11 +8,14 @@
 #include <set>
 
 #include "../../kernels/error.h"
+#include "../../quant/quantiser.h"
 #include "../../quant/store_cache.h"
 
 namespace bantam {
 
 namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
 
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
@@ -64,21 +67,30 @@ std::vector<SourceTensor> expected_tensors(const ModelConfig& config, DType natu
   return out;
 }
 
-size_t planned_store_bytes(const ModelConfig& config, const std::filesystem::path& path, const QuantConfig& quant) {
-  if (!path.empty() && is_quantized_folder(path)) return WeightStore::open(path)->bytes();
-  size_t sum = 0;
-  for (const SourceTensor& t : path.empty() ? expected_tensors(config, DType::bf16) : open_model_files(path)->tensors())
-    sum += stored_bytes(t, quant);
-  return sum;
-}
-
-WeightFormats planned_store_formats(const ModelConfig& config, const std::filesystem::path& path,
-                                    const QuantConfig& quant) {
-  if (!path.empty() && is_quantized_folder(path)) return WeightStore::open(path)->formats();
-  WeightFormats out;
-  for (const SourceTensor& t : path.empty() ? expected_tensors(config, DType::bf16) : open_model_files(path)->tensors())
-    if (t.shape.size() >= 2) out[t.name] = stored_format(t, quant);
-  return out;
+PlannedStore planned_store(const ModelConfig& config, const std::filesystem::path& path, const QuantConfig& quant,
+                           const std::filesystem::path& cache_dir) {
+  if (!path.empty() && is_quantized_folder(path)) {
+    const auto store = WeightStore::open(path);
+    return {store->bytes(), store->device_bytes(), store->formats(), 0};
+  }
+  PlannedStore planned;
+  const auto add = [&](const std::vector<SourceTensor>& tensors) {
+    for (const SourceTensor& t : tensors) {
+      planned.bytes += stored_bytes(t, quant);
+      planned.device_bytes += device_stored_bytes(t, quant);
+      if (t.shape.size() >= 2) planned.formats[t.name] = stored_format(t, quant);
+    }
+  };
+  if (path.empty()) {
+    add(expected_tensors(config, DType::bf16));
+    return planned;
+  }
+  const auto source = open_model_files(path);
+  add(source->tensors());
+  const auto dir = cache_dir.empty() ? default_cache_dir() : cache_dir;
+  if (quant.type == QuantType::nf4 && !store_is_cached(*source, quant, dir))
+    planned.quantise_bytes = quantise_device_bytes(*source);
+  return planned;
 }
 
 std::filesystem::path default_cache_dir() {
@@ -138,15 +150,18 @@ std::shared_ptr<const Model> load_model(const std::filesystem::path& path, const
   const auto source = open_model_files(path);
   check_tensors(model->config, *source, path.string());
   if (options.in_memory) {
-    model->store = WeightStore::in_memory(*source, options.quant);
+    model->store = WeightStore::in_memory(*source, options.quant, options.context);
   } else {
     const auto dir = options.cache_dir.empty() ? default_cache_dir() : options.cache_dir;
     const auto progress = [&](const StoreProgress& p) {
-      if (options.progress && p.total > 0)
-        options.progress(static_cast<double>(p.done) / static_cast<double>(p.total),
-                         options.quant.type == QuantType::nf4 ? "quantizing to NF4" : "converting");
+      if (!options.progress || p.total == 0) return;
+      std::string what = options.quant.type == QuantType::nf4 ? "quantizing to NF4" : "converting";
+      if (p.device_bytes > 0)
+        what += str(" on ", options.context->device_name(), ", with ", (p.device_bytes + kMiB - 1) / kMiB,
+                    " MiB of its memory");
+      options.progress(static_cast<double>(p.done) / static_cast<double>(p.total), what);
     };
-    model->store = cached_store(*source, options.quant, dir, progress);
+    model->store = cached_store(*source, options.quant, dir, progress, 0, options.context);
   }
   return model;
 }

@@ -22,6 +22,8 @@ struct LoadOptions {
   QuantConfig quant;
   std::filesystem::path cache_dir;  ///< where quantised stores are kept; empty: default_cache_dir()
   bool in_memory = false;           ///< no cache, weights in anonymous memory
+  /// Quantises what is not in the cache on its device, to the same bytes; null or the CPU's: on the host's threads.
+  Context* context = nullptr;
   std::function<void(double fraction, const std::string& what)> progress;
 };
 
@@ -36,13 +38,18 @@ std::shared_ptr<const Model> load_model(const std::filesystem::path& path, const
 /// `natural`.
 std::vector<SourceTensor> expected_tensors(const ModelConfig& config, DType natural);
 
-/// Bytes that the model's store takes, without loading it: from the files' headers where `path` is there, else from the
-/// shape with bf16 embeddings and norms. An f32 or f16 source keeps what is not quantised in f32.
-size_t planned_store_bytes(const ModelConfig& config, const std::filesystem::path& path, const QuantConfig& quant);
-
-/// How that store keeps each matrix.
-WeightFormats planned_store_formats(const ModelConfig& config, const std::filesystem::path& path,
-                                    const QuantConfig& quant);
+/// What a model's store will be.
+struct PlannedStore {
+  size_t bytes = 0;         ///< WeightStore::bytes()
+  size_t device_bytes = 0;  ///< WeightStore::device_bytes()
+  WeightFormats formats;
+  /// Of a device's memory, that quantising there takes and gives back before; 0: nothing is to be quantised.
+  size_t quantise_bytes = 0;
+};
+/// Without loading it, the files opened once: from their headers where `path` is there, else from the shape with bf16
+/// embeddings and norms. An f32 or f16 source keeps what is not quantised in f32. `cache_dir`: as in LoadOptions.
+PlannedStore planned_store(const ModelConfig& config, const std::filesystem::path& path, const QuantConfig& quant,
+                           const std::filesystem::path& cache_dir = {});
 
 /// Checks names and shapes of a source against the model's graph; Error(model) lists what is missing or left over.
 void check_tensors(const ModelConfig& config, const TensorSource& source, const std::string& where);

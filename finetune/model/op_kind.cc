@@ -24,8 +24,9 @@ namespace {
 template <class Args>
 void call(const OpRun& r, void (*op)(Context&, const Args&), const Args& args) {
   if (!r.planning) return op(*r.ctx, args);
-  size_t& most = r.planning->needs.workspace;
-  most = std::max(most, device_scratch(args));
+  DeviceNeeds& needs = r.planning->needs;
+  needs.workspace = std::max(needs.workspace, device_scratch(args));
+  needs.upload = std::max(needs.upload, device_upload(args));
 }
 
 int64_t width(const LayerGraph& g, int value) {

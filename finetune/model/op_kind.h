@@ -42,6 +42,7 @@ struct DeviceNeeds {
     auto operator<=>(const Decoded&) const = default;
   };
   size_t workspace = 0;                    ///< bytes: the most that one op takes
+  size_t upload = 0;                       ///< bytes: the largest copy of upload_async
   std::map<std::string, Decoded> decoded;  ///< frozen matrices that products decode, by full name
 };
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../../kernels/copy.h"
+#include "../../kernels/device_scratch.h"
 #include "../../kernels/error.h"
 #include "../../kernels/hash.h"
 #include "../../quant/safetensors.h"
@@ -103,7 +104,7 @@ CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
   Executor executor(ctx, graph, weights, arena.region("calibration"), program.peak);
   if (!ctx.backend().host_memory) {
     const DeviceNeeds needs = device_needs(graph, program, weights->formats());
-    executor.reserve(needs.workspace, decoded_slots(needs, 0));
+    executor.reserve(needs.workspace, staging_bytes(needs.upload), decoded_slots(needs, 0));
   }
   StepBuffers buffers(ctx.backend(), c, t);
   Batch batch;

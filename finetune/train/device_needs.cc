@@ -35,11 +35,13 @@ DeviceNeeds device_needs(const ModelGraph& model, const Program& program, const 
     }
     n.backward ? info(op.kind).backward(r) : info(op.kind).forward(r);
   }
+  needs.upload = std::max(needs.upload, StepBuffers::upload_bytes(model.config, program.max_tokens));
   return needs;
 }
 
 DeviceNeeds combined(DeviceNeeds a, const DeviceNeeds& b) {
   a.workspace = std::max(a.workspace, b.workspace);
+  a.upload = std::max(a.upload, b.upload);
   a.decoded.insert(b.decoded.begin(), b.decoded.end());
   return a;
 }

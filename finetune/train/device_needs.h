@@ -10,7 +10,8 @@
 
 namespace bantam {
 
-/// Of all instructions, at max_tokens tokens and as many sequences. `formats`: of the model's matrices.
+/// Of all instructions, at max_tokens tokens and as many sequences, and of the step constants before them. `formats`:
+/// of the model's matrices.
 DeviceNeeds device_needs(const ModelGraph& model, const Program& program, const WeightFormats& formats);
 /// Of both, one after the other.
 DeviceNeeds combined(DeviceNeeds a, const DeviceNeeds& b);

@@ -66,6 +66,13 @@ size_t StepBuffers::bytes(const ModelConfig& config, int64_t max_tokens) {
          (static_cast<size_t>(config.head_dim) * sizeof(float) + 5 * sizeof(int32_t) + sizeof(uint64_t));
 }
 
+// As place() lays the parts out.
+size_t StepBuffers::upload_bytes(const ModelConfig& config, int64_t max_tokens) {
+  const auto t = static_cast<size_t>(max_tokens), half = static_cast<size_t>(config.head_dim / 2);
+  const auto part = [](size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; };
+  return 2 * part(t * sizeof(int32_t)) + part(t * sizeof(uint64_t)) + 2 * part(t * half * sizeof(float));
+}
+
 // The parts of host_ for so many tokens.
 void StepBuffers::place(int64_t tokens) {
   const auto t = static_cast<size_t>(tokens);
@@ -191,15 +198,17 @@ Executor::~Executor() {
   if (workspace_ == 0) return;
   try {
     ctx_.backend().reserve_workspace(0);
+    ctx_.backend().reserve_staging(0);
     ctx_.backend().reserve_decoded_weights(nullptr, 0);
   } catch (const Error&) {
     // A device in error has told so already.
   }
 }
 
-void Executor::reserve(size_t workspace, std::vector<size_t> decoded_slots) {
+void Executor::reserve(size_t workspace, size_t staging, std::vector<size_t> decoded_slots) {
   if (!ctx_.backend().reserve_workspace) return;
   workspace_ = workspace;
+  staging_ = staging;
   decoded_slots_ = std::move(decoded_slots);
   claim();
 }
@@ -207,6 +216,7 @@ void Executor::reserve(size_t workspace, std::vector<size_t> decoded_slots) {
 void Executor::claim() const {
   if (workspace_ == 0) return;
   ctx_.backend().reserve_workspace(workspace_);
+  ctx_.backend().reserve_staging(staging_);
   ctx_.backend().reserve_decoded_weights(decoded_slots_.data(), decoded_slots_.size());
 }
 

@@ -27,6 +27,8 @@ class StepBuffers {
   /// One sequence that continues at position `start`; no labels (generation).
   const StepInputs& fill_tokens(std::span<const int32_t> ids, int64_t start);
   static size_t bytes(const ModelConfig& config, int64_t max_tokens);
+  /// Of one fill's copy to the device, at most.
+  static size_t upload_bytes(const ModelConfig& config, int64_t max_tokens);
 
  private:
   void place(int64_t tokens);
@@ -91,10 +93,10 @@ class Executor {
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
-  /// Reserves what ops take of the device beside the arena, on the calling thread; each run makes sure of it again, as
-  /// executors share it. From then on nothing is allocated, and ops that need more fail. Without a call memory grows on
-  /// demand. Nothing to do on the CPU. Error(does_not_fit).
-  void reserve(size_t workspace, std::vector<size_t> decoded_slots);
+  /// Reserves what ops take of the device beside the arena, and the pinned host memory of uploads, on the calling
+  /// thread; each run makes sure of it again, as executors share it. From then on nothing is allocated, and what needs
+  /// more fails. Without a call memory grows on demand. Nothing to do on the CPU. Error(does_not_fit).
+  void reserve(size_t workspace, size_t staging, std::vector<size_t> decoded_slots);
   void run(const Program& program, const StepInputs& step, const RunOptions& options);
   /// Where a buffer of the program lies, after a run.
   const void* data(const Program& program, int buffer) const {
@@ -124,7 +126,7 @@ class Executor {
   RunTimes times_;
   std::vector<std::optional<Phase>> marked_;  ///< on a device: what ran between mark i and i + 1, not yet in times_
   std::vector<float> losses_;                 // downloaded
-  size_t workspace_ = 0;                      // of reserve(); 0: not called
+  size_t workspace_ = 0, staging_ = 0;        // of reserve(); 0: not called
   std::vector<size_t> decoded_slots_;
 };
 

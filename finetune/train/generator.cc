@@ -72,7 +72,7 @@ Generator::Generator(Context& ctx, std::shared_ptr<const Model> model, AdapterSe
       .math = math()};
   needs.workspace = std::max(needs.workspace, device_scratch(logits));
   if (const size_t bytes = decoded_bytes(logits.terms[0].b, math())) needs.decoded[head] = {-1, bytes};
-  executor_->reserve(needs.workspace, decoded_slots(needs, 0));
+  executor_->reserve(needs.workspace, staging_bytes(needs.upload), decoded_slots(needs, 0));
 }
 
 void Generator::reset() {

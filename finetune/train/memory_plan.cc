@@ -12,14 +12,22 @@ namespace bantam {
 
 size_t MemoryPlan::total() const {
   size_t sum = 0;
-  for (const auto& l : lines) sum += l.bytes;
+  for (const auto& l : lines)
+    if (!l.host) sum += l.bytes;
+  return sum;
+}
+
+size_t MemoryPlan::host() const {
+  size_t sum = 0;
+  for (const auto& l : lines)
+    if (l.host) sum += l.bytes;
   return sum;
 }
 
 size_t MemoryPlan::anonymous() const {
   size_t sum = 0;
   for (const auto& l : lines)
-    if (!l.mapped) sum += l.bytes;
+    if (!l.mapped && !l.host) sum += l.bytes;
   return sum;
 }
 
@@ -42,9 +50,7 @@ MemoryLimit memory_limit(size_t limit, size_t reserve) {
 MemoryLimit memory_limit(const Context& ctx, size_t limit, size_t reserve) {
   const Backend& backend = ctx.backend();
   if (limit > 0 || !backend.device_info) return memory_limit(limit, reserve);
-  size_t now = 0, most = 0;
-  backend.memory_use(&now, &most);
-  const size_t room = backend.device_info(ctx.device()).memory_free + now;
+  const size_t room = backend.device_info(ctx.device()).memory_free + backend.memory_use().now;
   return {room > reserve ? room - reserve : 1, true,
           str("free memory of ", ctx.device_name(), reserve > 0 ? " less memory_reserve" : "")};
 }
@@ -56,13 +62,16 @@ std::string MemoryPlan::table() const {
     return "  " + name + std::string(width - name.size() + 2, ' ') + size_text(bytes) + note + "\n";
   };
   std::string out;
-  for (const auto& l : lines) out += row(l.name, l.bytes, l.mapped ? "  (mapped file)" : "");
+  for (const auto& l : lines)
+    if (!l.host) out += row(l.name, l.bytes, l.mapped ? "  (mapped file)" : "");
   out += row("total", total(), "");
   if (limit.bytes > 0) {
     const std::string over = fits() ? "  fits" : str("  does not fit: ", size_text(need() - limit.bytes), " over");
     out += row("limit", limit.bytes,
                str("  (", limit.name, limit.counts_mapped ? ")" : ", mapped files beside it)", over).c_str());
   }
+  for (const auto& l : lines)
+    if (l.host) out += row(l.name, l.bytes, "  (pinned memory of the host, beside the device's)");
   return out;
 }
 
@@ -78,8 +87,10 @@ std::string size_text(size_t bytes) {
 
 void check_fits(const MemoryPlan& plan, const std::string& given) {
   if (plan.fits()) return;
-  const auto largest = std::max_element(plan.lines.begin(), plan.lines.end(),
-                                        [](const MemoryLine& a, const MemoryLine& b) { return a.bytes < b.bytes; });
+  const auto counted = [](const MemoryLine& l) { return l.host ? 0 : l.bytes; };
+  const auto largest =
+      std::max_element(plan.lines.begin(), plan.lines.end(),
+                       [&](const MemoryLine& a, const MemoryLine& b) { return counted(a) < counted(b); });
   std::string hint =
       "a smaller loss_chunk_bytes; a smaller micro_batch_size with more gradient_accumulation_steps; only then a "
       "shorter max_seq_length";

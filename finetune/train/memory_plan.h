@@ -13,6 +13,7 @@ struct MemoryLine {
   std::string name;
   size_t bytes = 0;
   bool mapped = false;  ///< file-backed pages of the weight store: shared, and given back under pressure
+  bool host = false;    ///< of a device's plan: the host's memory, which neither sums nor the limit count
 };
 
 /// Bytes that a plan may take, and who says so.
@@ -35,6 +36,7 @@ struct MemoryPlan {
   MemoryLimit limit;
   size_t total() const;
   size_t anonymous() const;  ///< without mapped lines
+  size_t host() const;       ///< the sum of the host's lines
   size_t need() const;       ///< what the limit is held against
   bool fits() const;
   std::string table() const;  ///< for people: a line each, the sum, and the limit

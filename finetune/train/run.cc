@@ -132,7 +132,9 @@ class Run {
     trainer_->begin_step();
     int64_t tokens = 0;
     for (size_t m = 0; m < batch.micro.size(); ++m) {
-      if (m > 0 && stop_.stop_requested()) return false;
+      trainer_->wait_for_room(stop_);
+      if (hooks_.on_micro_batch) hooks_.on_micro_batch(static_cast<int64_t>(m));
+      if (stop_.stop_requested()) return false;
       tokens += batch.micro[m].tokens();
       if (batch.total_weight > 0)
         trainer_->accumulate_async(batch.micro[m], 1.0 / batch.total_weight, static_cast<uint64_t>(state_.epoch));

@@ -59,6 +59,8 @@ struct TrainHooks {
   /// Before memory is reserved, and before a plan that does not fit is refused.
   std::function<void(const RunPlan&, const Trainer&)> on_plan;
   std::function<void(const RunState&)> on_resume;
+  /// Before each micro-batch of a step, counted from 0, where a stop request is looked at.
+  std::function<void(int64_t micro_batch)> on_micro_batch;
   std::function<bool(const StepEvent&)> on_step;  ///< false: stop after this step
   std::function<void(const EvalEvent&)> on_eval;
   std::function<void(const std::filesystem::path&, const RunState&)> on_save;
@@ -77,8 +79,8 @@ struct TrainReport {
 };
 
 /// Runs to the end or until `stop` is requested (looked at after each micro-batch: the unfinished step is given up and
-/// the last whole step saved). At the end the adapter is in output_dir. Error(usage): a checkpoint of another run is
-/// there.
+/// the last whole step saved; a device has up to two micro-batches left to finish). At the end the adapter is in
+/// output_dir. Error(usage): a checkpoint of another run is there.
 TrainReport train(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& adapters, const Dataset& train_data,
                   const Dataset* eval_data, const TrainOptions& options, const TrainHooks& hooks = {},
                   std::stop_token stop = {});

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer.h"
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "../../kernels/adamw.h"
 #include "../../kernels/error.h"
@@ -54,14 +56,10 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
 }
 
 namespace {
-struct MemoryUse {
-  size_t now, most;
-};
 MemoryUse memory_use(const Context& ctx) {
-  MemoryUse m{process_memory().anonymous, 0};
-  m.most = m.now;
-  if (ctx.backend().memory_use) ctx.backend().memory_use(&m.now, &m.most);
-  return m;
+  if (ctx.backend().memory_use) return ctx.backend().memory_use();
+  const size_t now = process_memory().anonymous;
+  return {.now = now, .most = now};
 }
 }  // namespace
 
@@ -81,7 +79,7 @@ void Trainer::reserve() {
   buffers_.emplace(ctx_.backend(), model_->config, max_tokens_);
   adapters_.move_to(ctx_.backend());
   executor_.emplace(ctx_, graph_, model_->store->on(ctx_.backend()), arena_->region(kActivations), bytes);
-  executor_->reserve(plan_.device_workspace, plan_.decoded_slots);
+  executor_->reserve(plan_.device_workspace, plan_.staging, plan_.decoded_slots);
   losses_.emplace(ctx_, max_tokens_);
   update_ = DeviceBuffer(ctx_.backend(), sizeof(UpdateMemory), "the optimiser's scalars");
 }
@@ -89,6 +87,7 @@ void Trainer::reserve() {
 void Trainer::begin_step() {
   adapters_.zero_grads();
   if (losses_) losses_->clear();
+  given_ = 0;
 }
 
 void Trainer::run(const Batch& batch, double weight_scale, uint64_t epoch) {
@@ -107,6 +106,22 @@ void Trainer::accumulate_async(const Batch& batch, double weight_scale, uint64_t
   run(batch, weight_scale, epoch);
   const Program& p = plan_.training.program;
   losses_->add(static_cast<const float*>(executor_->data(p, p.loss)), batch.weights);
+  if (ctx_.backend().mark) ctx_.backend().mark(kMarkMicroBatch + static_cast<int>(given_++ % 2));
+}
+
+// The slot that the next one will take has the mark of the one before the last.
+bool Trainer::behind() const {
+  return given_ >= 2 && !ctx_.backend().reached(kMarkMicroBatch + static_cast<int>(given_ % 2));
+}
+
+void Trainer::wait_for_room(const std::stop_token& stop) const {
+  constexpr int kYields = 64;
+  for (int k = 0; !stop.stop_requested() && behind(); ++k) {
+    if (k < kYields)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
 }
 
 double Trainer::take_losses() {

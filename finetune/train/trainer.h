@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "../../kernels/arena.h"
@@ -73,6 +74,12 @@ class Trainer {
   double accumulate(const Batch& batch, double weight_scale, uint64_t epoch);
   /// The same without waiting for the device: the losses are left for take_losses().
   void accumulate_async(const Batch& batch, double weight_scale, uint64_t epoch);
+  /// Whether the device has yet to finish the micro-batch before the last: another one would only lengthen what a stop
+  /// request waits for. False on the CPU.
+  bool behind() const;
+  /// Returns when it is not, or a stop is requested. The device stays busy, with up to one micro-batch; the host asks
+  /// and sleeps, and synchronises nothing.
+  void wait_for_room(const std::stop_token& stop) const;
   /// Sum over the micro-batches of accumulate_async() since begin_step() of what accumulate() returns.
   double take_losses();
   /// Clips and updates with the gradients accumulated since begin_step(). `step` counts from 0. Waits for the device
@@ -99,6 +106,7 @@ class Trainer {
 
  private:
   void run(const Batch& batch, double weight_scale, uint64_t epoch);
+  int64_t given_ = 0;  ///< micro-batches since begin_step(), each with a mark behind it
   Context& ctx_;
   std::shared_ptr<const Model> model_;
   AdapterSet& adapters_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "../../kernels/adamw.h"
 #include "../../kernels/device_scratch.h"
 #include "../../kernels/error.h"
 #include "executor.h"
@@ -31,6 +32,7 @@ void fill_lines(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pla
                                     (r.device_formats ? StepLosses::bytes(r.max_tokens) : 0)}};
   m.lines.push_back(r.device_formats ? MemoryLine{"decoded weights", plan.decoded_weight_bytes()}
                                      : MemoryLine{"program, tokenizer, data", r.program_bytes});
+  if (r.device_formats) m.lines.push_back({.name = "upload staging", .bytes = plan.staging, .host = true});
   m.schedule = p.schedule;
   m.limit = r.limit;
 }
@@ -41,6 +43,7 @@ void plan_device(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pl
     const DeviceNeeds needs = combined(device_needs(model, plan.training.program, *r.device_formats),
                                        device_needs(model, plan.evaluation, *r.device_formats));
     plan.device_workspace = std::max(needs.workspace, device_scratch(GradNormArgs{.n = r.trained_parameters}));
+    plan.staging = staging_bytes(std::max(needs.upload, sizeof(AdamwScalars)));
     plan.decoded_slots = decoded_slots(needs, 0);
     fill_lines(model, r, plan);
     if (!plan.memory.fits()) return;

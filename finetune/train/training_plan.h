@@ -39,6 +39,7 @@ struct TrainingPlan {
   PlannedSchedule training;
   Program evaluation;
   size_t device_workspace = 0;        ///< bytes that ops take of a device within one call; 0 on the CPU
+  size_t staging = 0;                 ///< pinned host memory of uploads, see Backend::reserve_staging; 0 on the CPU
   std::vector<size_t> decoded_slots;  ///< for Backend::reserve_decoded_weights
   size_t decoded_weight_bytes() const { return sum_of(decoded_slots); }
   size_t arena() const { return std::max(training.program.peak, evaluation.peak); }

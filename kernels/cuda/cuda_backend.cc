@@ -3,6 +3,7 @@
 #include "cuda_ops.h"
 #include "decoded_weights.h"
 #include "device.h"
+#include "pinned.h"
 #include "staging.h"
 
 extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_backend(int abi) {
@@ -27,8 +28,17 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .upload_async = cuda::upload_async,
       .download = cuda::download,
       .fill = cuda::fill,
+      .allocate_pinned = cuda::allocate_pinned,
+      .release_pinned = cuda::release_pinned,
+      .upload_pinned = cuda::upload_pinned,
+      .download_pinned = cuda::download_pinned,
+      .mark = cuda::mark,
+      .reached = cuda::reached,
+      .wait_for = cuda::wait_for,
       .reserve_workspace = cuda::reserve_workspace,
       .workspace_high = cuda::workspace_high,
+      .reserve_staging = cuda::reserve_staging,
+      .staging_high = cuda::staging_high,
       .reserve_decoded_weights = cuda::reserve_decoded_weights,
       .prefetch_weight = cuda::prefetch_weight,
       .weights_decoded = cuda::weights_decoded,

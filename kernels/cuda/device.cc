@@ -8,6 +8,7 @@
 
 #include "../error.h"
 #include "decoded_weights.h"
+#include "pinned.h"
 
 namespace bantam::cuda {
 
@@ -131,10 +132,13 @@ int process_device(int wanted) {
   return process().device;
 }
 
-void memory_use(size_t* now, size_t* most) {
+MemoryUse memory_use() {
+  MemoryUse use;
+  add_pinned_use(use);
   const std::lock_guard lock(process().mutex);
-  *now = process().now;
-  *most = process().most;
+  use.now = process().now;
+  use.most = process().most;
+  return use;
 }
 
 void synchronize() {

@@ -36,7 +36,7 @@ int device_count();
 DeviceInfo device_info(int device);
 void open(int device);
 void synchronize();
-void memory_use(size_t* now, size_t* most);
+MemoryUse memory_use();
 void time_mark(int slot);
 double seconds_between(int slot, int later_slot);
 void range_begin(const char* name);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../device_scratch.h"
 #include "../error.h"
 #include "device.h"
+#include "pinned.h"
 
 namespace bantam::cuda {
 
@@ -19,11 +21,9 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
   ~Staging() {
-    // At the end of a thread nobody is left to hear of an error. The device may still read the memory.
-    if (memory_) static_cast<void>(cudaStreamSynchronize(stream()));
+    release_pinned(memory_);  // the device may still read it
     for (const cudaEvent_t e : copied_)
       if (e) static_cast<void>(cudaEventDestroy(e));
-    if (memory_) static_cast<void>(cudaFreeHost(memory_));
   }
 
   void copy(void* device, const void* host, size_t bytes) {
@@ -33,13 +33,25 @@ class Staging {
     cu_check(cudaEventRecord(copied_[half_], stream()), "cudaEventRecord");
   }
 
+  void reserve(size_t bytes) {
+    // What grew on demand is not what was planned.
+    if (bytes == 0 || bytes > 2 * half_bytes_ || (reserved_ == 0 && bytes != 2 * half_bytes_)) resize(bytes);
+    if (bytes == 0) high_ = 0;
+    reserved_ = bytes;
+  }
+  size_t high() const { return high_; }
+
  private:
-  static constexpr size_t kAlign = 64, kLeast = size_t{256} << 10;
+  static constexpr size_t kLeast = size_t{512} << 10;
 
   // Memory that no pending copy reads.
   char* take(size_t bytes) {
-    const size_t room = (bytes + kAlign - 1) / kAlign * kAlign;
-    if (room > half_bytes_ / 2) grow(2 * room);
+    high_ = std::max(high_, bytes);
+    const size_t room = staging_bytes(bytes) / 4;
+    if (reserved_ > 0 && staging_bytes(bytes) > reserved_)
+      throw Error(ErrorCode::internal, str("CUDA: an upload of ", bytes, " bytes goes through ", staging_bytes(bytes),
+                                           " bytes of pinned host memory; ", reserved_, " are reserved"));
+    if (room > half_bytes_ / 2) resize(std::max(staging_bytes(bytes), kLeast));
     if (used_ + room > half_bytes_) {
       half_ = 1 - half_;
       used_ = 0;
@@ -50,22 +62,16 @@ class Staging {
     return at;
   }
 
-  void grow(size_t half_bytes) {
-    half_bytes = std::max(half_bytes, kLeast);
-    cu_check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
-    if (memory_) cu_check(cudaFreeHost(memory_), "cudaFreeHost");
+  void resize(size_t bytes) {
+    release_pinned(memory_);  // which waits for the device
     memory_ = nullptr;
     half_bytes_ = used_ = 0;
-    void* p = nullptr;
-    const cudaError_t e = cudaMallocHost(&p, 2 * half_bytes);
-    if (e == cudaErrorMemoryAllocation) {
-      static_cast<void>(cudaGetLastError());
-      throw Error(ErrorCode::does_not_fit, str("CUDA: no room for ", 2 * half_bytes, " bytes of pinned host memory"),
+    if (bytes == 0) return;
+    memory_ = static_cast<char*>(allocate_pinned(bytes));
+    if (!memory_)
+      throw Error(ErrorCode::does_not_fit, str("CUDA: no room for ", bytes, " bytes of pinned host memory"),
                   "free memory of the host, or use a smaller micro-batch");
-    }
-    cu_check(e, "cudaMallocHost");
-    memory_ = static_cast<char*>(p);
-    half_bytes_ = half_bytes;
+    half_bytes_ = bytes / 2;
     for (cudaEvent_t& event : copied_)
       if (!event) cu_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
   }
@@ -79,15 +85,28 @@ class Staging {
 
   char* memory_ = nullptr;
   size_t half_bytes_ = 0, used_ = 0;  // used: of the half in use
+  size_t reserved_ = 0, high_ = 0;    // reserved: 0 where it may grow
   size_t half_ = 0;
   cudaEvent_t copied_[2] = {};  // after the last copy out of each half
 };
 
+Staging& staging() {
+  thread_local Staging s;
+  return s;
+}
+
 }  // namespace
 
 void upload_async(void* device, const void* host, size_t bytes) {
-  thread_local Staging staging;
-  if (bytes > 0) staging.copy(device, host, bytes);
+  if (bytes > 0) staging().copy(device, host, bytes);
+}
+
+void reserve_staging(size_t bytes) {
+  staging().reserve(bytes);
+}
+
+size_t staging_high() {
+  return staging().high();
 }
 
 }  // namespace bantam::cuda

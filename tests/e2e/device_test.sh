@@ -16,11 +16,33 @@ awk -v a="$(last_loss "$work/cpu")" -v b="$(last_loss "$work/gpu")" 'BEGIN { d =
 expect 0 "" gpu t --device auto --gradient-checkpointing true --output-dir "$work/gpu2"
 cmp "$work/gpu/adapter_model.safetensors" "$work/gpu2/adapter_model.safetensors" || fail "checkpointing changed the result on the GPU"
 
+# Quantising: the GPU makes the CPU's files, in the folder and in the cache, with memory that it names and gives back.
+expect 0 "" "$bantam" quantize "$work/model" -o "$work/nf4_cpu" --device cpu
+expect 0 "" gpu "$bantam" quantize "$work/model" -o "$work/nf4_gpu" --device cuda
+grep -q "on cuda_on_cpu:0, with .* of its memory" "$work/stdout" || fail "quantize does not say where: $(cat "$work/stdout")"
+cmp "$work/nf4_cpu/model.safetensors" "$work/nf4_gpu/model.safetensors" || fail "the GPU quantises to other bytes"
+cp -r "$work/cache" "$work/cache_cpu"
+cached() { (cd "$1" && find . -name model.safetensors -exec sha256sum {} +); }
+[ -n "$(cached "$work/cache_cpu")" ] || fail "the CPU's training left no store in the cache"
+other() { BANTAM_CACHE=$work/cache_gpu gpu "$@"; }
+expect 0 "" other "$bantam" plan "$work/recipe.yaml" --device cuda
+grep -q "quantising, once and before all else, takes .* of the device's memory" "$work/stdout" || fail "the plan does not tell of quantising: $(cat "$work/stdout")"
+grep -q "upload staging .*pinned memory of the host" "$work/stdout" || fail "no pinned memory in the plan: $(cat "$work/stdout")"
+expect 6 "quantising 'model.layers.0." env COC_FAIL=cudaEventRecord:1 BANTAM_CACHE="$work/cache_gpu" BANTAM_CUDA_LIBRARY="$library" "$bantam" generate "$work/model" --device cuda --prompt a --max-new-tokens 1
+[ -z "$(cached "$work/cache_gpu")" ] || fail "a failed device left a store, or the CPU made one"
+expect 0 "quantizing to NF4 on cuda_on_cpu:0, with 1 MiB of its memory, once" other "$bantam" generate "$work/model" --device cuda --prompt a --max-new-tokens 1
+[ "$(cached "$work/cache_cpu")" = "$(cached "$work/cache_gpu")" ] || fail "the cache has other bytes, or another key, on the GPU"
+expect 0 "" other "$bantam" plan "$work/recipe.yaml" --device cuda
+grep -q "quantising, once" "$work/stdout" && fail "the plan tells of quantising what is in the cache"
+
 # What the device holds is what was planned, within 3 % and 64 MiB.
 expect 0 "" gpu t --device cuda --output-dir "$work/gpu3" --json
 planned=$(grep -o '"planned_device_bytes":[0-9]*' "$work/stdout" | cut -d: -f2)
 peak=$(grep -o '"peak_device_bytes":[0-9]*' "$work/stdout" | cut -d: -f2)
 awk -v p="$planned" -v m="$peak" 'BEGIN { d = m - p; exit !(p > 0 && d * d < (0.03 * p + 67108864) ^ 2) }' || fail "device memory: $planned planned, $peak measured"
+
+expect 0 "" gpu "$bantam" plan "$work/recipe.yaml" --max-steps 3 --val-set-size 2 --device cuda --json
+[ "$(grep -o '"total_bytes": [0-9]*' "$work/stdout" | head -1 | cut -d' ' -f2)" = "$planned" ] || fail "the plan without weights is not the run's, $planned bytes: $(grep total_bytes "$work/stdout")"
 
 # Begun on the CPU, gone on with on a GPU: said where device is auto, another run where it is named.
 expect 0 "" t --device auto --output-dir "$work/both"

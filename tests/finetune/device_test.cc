@@ -12,9 +12,12 @@
 #include <optional>
 
 #include "finetune/train/generator.h"
+#include "finetune/train/run.h"
 #include "finetune/train/trainer.h"
+#include "kernels/device_scratch.h"
 #include "kernels/error.h"
 #include "model_testing.h"
+#include "temp_dir.h"
 
 using namespace bantam;
 using namespace bantam::testing;
@@ -69,14 +72,18 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 const std::string kDevice =
     std::getenv("BANTAM_TEST_BACKEND") ? std::getenv("BANTAM_TEST_BACKEND") : BANTAM_CUDA_ON_CPU;
 
-// How many of the calls that f makes wait for the device, or may on a real one.
-unsigned long waits(const std::function<void()>& f) {
+// How many calls so far waited for the device, or might have on a real one.
+unsigned long sync_count() {
   static const auto count =
       reinterpret_cast<unsigned long (*)()>(dlsym(dlopen(kDevice.c_str(), RTLD_NOW | RTLD_NOLOAD), "coc_sync_count"));
   REQUIRE((count != nullptr));
-  const unsigned long before = count();
+  return count();
+}
+// How many of the calls that f makes do.
+unsigned long waits(const std::function<void()>& f) {
+  const unsigned long before = sync_count();
   f();
-  return count() - before;
+  return sync_count() - before;
 }
 
 }  // namespace
@@ -195,6 +202,7 @@ struct Run {
   Trace run() {
     Trace trace;
     trainer->reserve();
+    const size_t pinned = ctx.backend().memory_use().pinned;
     const size_t before = ctx.backend().weights_decoded(false), before_ahead = ctx.backend().weights_decoded(true);
     setenv("COC_FAIL", "cudaMalloc:2", 1);  // from here on there is no memory to get
     for (int k = 0; k < 3; ++k) {
@@ -204,6 +212,7 @@ struct Run {
     }
     trace.evaluated = trainer->evaluate(make_batch(samples, {0, 1, 2, 3})).loss;
     unsetenv("COC_FAIL");
+    CHECK(ctx.backend().memory_use().pinned == pinned);
     decodes = ctx.backend().weights_decoded(false) - before;
     ahead = ctx.backend().weights_decoded(true) - before_ahead;
     trainer->fetch();
@@ -215,7 +224,7 @@ struct Run {
 
 }  // namespace
 
-TEST_CASE("the workspace that was planned is what is taken, to the byte, and nothing is allocated after it") {
+TEST_CASE("workspace and upload staging that were planned are what is taken, to the byte; nothing is allocated later") {
   std::vector<size_t> sizes;
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const QuantConfig& quant :
@@ -230,7 +239,13 @@ TEST_CASE("the workspace that was planned is what is taken, to the byte, and not
           r.run();
           const TrainingPlan& plan = r.trainer->training_plan();
           CHECK(r.ctx.backend().workspace_high() == plan.device_workspace);
+          const MemoryUse use = r.ctx.backend().memory_use();
+          CHECK(use.pinned == plan.staging);
+          CHECK(staging_bytes(r.ctx.backend().staging_high()) == plan.staging);
+          CHECK(plan.memory.host() == plan.staging);
           for (const MemoryLine& l : plan.memory.lines) {
+            CHECK(l.host == (l.name == "upload staging"));
+            if (l.host) CHECK(l.bytes == plan.staging);
             if (l.name == "workspace") CHECK(l.bytes == plan.device_workspace);
             if (l.name == "decoded weights") CHECK(l.bytes == plan.decoded_weight_bytes());
           }
@@ -307,6 +322,119 @@ TEST_CASE("emulation: nothing waits for the device within a step; its end reads 
     CHECK(sum == apart);
     CHECK(waits([&] { CHECK(t.train_step(batch, 2, 1e-3, 0).loss == sum / batch.total_weight); }) == 2 * one_read);
     CHECK(waits([&] { CHECK(t.take_losses() == 0); }) == 0);
+  }
+}
+
+namespace {
+
+// A run of five micro-batches a step.
+struct Stopped {
+  ModelConfig config = small();
+  std::shared_ptr<const Model> model = tiny_model(config);
+  Dataset data{random_samples(config, {13, 7, 21, 2, 30, 9, 17, 5, 11, 8, 4, 19, 6, 14, 3}), {}};
+  TrainOptions options;
+  TempDir folder;
+  Stopped() {
+    options.batches = {1, 5, 40, false, 5};
+    options.num_epochs = 1;
+    options.lr.learning_rate = 1e-2;
+    options.run_key = "a";
+    options.output_dir = folder.path();
+    options.trainer.loss_chunk_bytes = size_t{1} << 16;
+    options.trainer.dtype = DType::f32;
+  }
+  TrainReport run(const std::string& backend, AdapterSet& adapters, const TrainHooks& hooks = {},
+                  std::stop_token stop = {}) const {
+    Context ctx({.num_threads = 1, .backend = backend});
+    return bantam::train(ctx, model, adapters, data, nullptr, options, hooks, std::move(stop));
+  }
+  AdapterSet adapters() const { return AdapterSet({.r = 4, .lora_dropout = 0.1}, linear_modules(config), 3); }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "a stop request within a step gives it up on every backend, and the resumed run has the unbroken one's bits") {
+  for (const std::string& backend : {std::string(), kDevice}) {
+    CAPTURE(backend);
+    const Stopped unbroken, s;
+    AdapterSet want = unbroken.adapters(), a = s.adapters(), b = s.adapters();
+    CHECK(unbroken.run(backend, want).state.step == 3);
+    std::stop_source source;
+    int64_t given = 0, steps = 0;
+    TrainHooks hooks;
+    hooks.on_step = [&](const StepEvent&) { return ++steps > 0; };
+    hooks.on_micro_batch = [&](int64_t m) {
+      ++given;
+      if (steps == 1 && m == 3) source.request_stop();
+    };
+    const TrainReport r = s.run(backend, a, hooks, source.get_token());
+    CHECK_FALSE(r.finished);
+    CHECK(r.state.step == 1);
+    CHECK(given == 5 + 4);
+    CHECK(list_checkpoints(s.folder.path()) == std::vector<int64_t>{1});
+    CHECK(s.run(backend, b).finished);
+    CHECK(std::equal(b.values().begin(), b.values().end(), want.values().begin()));
+  }
+}
+
+TEST_CASE(
+    "emulation: the host is at most two micro-batches ahead of the device, and a step synchronises at its end only") {
+  const Stopped s;
+  AdapterSet adapters = s.adapters();
+  const Trainer* trainer = nullptr;
+  int64_t given = 0;
+  std::vector<unsigned long> syncs;  // of each step, up to its end
+  const Context ctx({.num_threads = 1, .backend = kDevice});
+  double some = 0;
+  const DeviceBuffer memory(ctx.backend(), sizeof some, "a number");
+  const unsigned long one_read = waits([&] { memory.download(&some, sizeof some); });
+  unsigned long before = 0;
+  TrainHooks hooks;
+  hooks.on_plan = [&](const RunPlan&, const Trainer& t) { trainer = &t; };
+  hooks.on_micro_batch = [&](int64_t m) {
+    ++given;
+    CHECK_FALSE(trainer->behind());
+    if (m == 0) before = sync_count();
+  };
+  hooks.on_step = [&](const StepEvent&) { return syncs.push_back(sync_count() - before), true; };
+  CHECK(s.run(kDevice, adapters, hooks).finished);
+  CHECK(given == 15);
+  REQUIRE(syncs.size() == 3);
+  CHECK(syncs[1] == 2 * one_read);  // the first step also looks at the gradients
+  CHECK(syncs[2] == 2 * one_read);
+}
+
+TEST_CASE("trainers and generators of one model share its weights on the device; the plan counts them once") {
+  const ModelConfig c = small();
+  const auto model = tiny_model(c);
+  const size_t weights = model->store->device_bytes();
+  Context ctx({.num_threads = 1, .backend = kDevice});
+  const auto held = [&] { return ctx.backend().memory_use().now; };
+  const auto training = [&] {
+    AdapterSet a = random_adapters(c, {.r = 2});
+    const size_t before = held();
+    Trainer t(ctx, model, a, {.dtype = DType::f32}, 16);
+    t.reserve();
+    for (const MemoryLine& l : t.plan().lines)
+      if (l.name == "weights") CHECK(l.bytes == weights);
+    return held() - before;
+  };
+  const auto generating = [&] {
+    AdapterSet a = random_adapters(c, {.r = 2});
+    const size_t before = held();
+    const Generator g(ctx, model, &a, DType::f32, 8);
+    return held() - before;
+  };
+  for (const std::function<size_t()>& taken : {std::function<size_t()>(training), {generating}}) {
+    const size_t alone = taken();
+    const size_t before = held();
+    {
+      const auto copy = model->store->on(ctx.backend());
+      CHECK(held() == before + weights);
+      CHECK(taken() == alone - weights);
+    }
+    CHECK(held() == before);  // with the last who needs it
   }
 }
 

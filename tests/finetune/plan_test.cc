@@ -29,7 +29,7 @@ struct Planning {
   ModelConfig c = smollm2_135m();
   AdapterSet shapes = AdapterSet::shapes({.r = 16}, linear_modules(c));
   ModelGraph graph = build_model_graph(c, DType::bf16, &shapes);
-  PlanRequest request{.weight_bytes = planned_store_bytes(c, {}, {}),
+  PlanRequest request{.weight_bytes = planned_store(c, {}, {}).bytes,
                       .trained_parameters = shapes.size(),
                       .workspace_bytes = 4 * kMiB,
                       .program_bytes = 16 * kMiB,
@@ -130,7 +130,7 @@ TEST_CASE("on a device the plan has the ops' workspace, and decoded weights take
   const TrainingPlan host = planned();
   CHECK(line(host, "decoded weights") == SIZE_MAX);
   CHECK(line(host, "workspace") == p.request.workspace_bytes);
-  p.request.device_formats = std::make_shared<WeightFormats>(planned_store_formats(p.c, {}, {}));
+  p.request.device_formats = std::make_shared<WeightFormats>(planned_store(p.c, {}, {}).formats);
 
   // Sizes by hand: bf16, each a multiple of 256 bytes; q and o, k and v, gate, up and down.
   const size_t q = 2 * 576 * 576, k = 2 * 192 * 576, up = 2 * 1536 * 576, layer = 2 * q + 2 * k + 3 * up;

@@ -313,5 +313,5 @@ TEST_CASE("the store's bytes are known before it is loaded") {
     CHECK(sum == model->store->bytes());
   }
   // 8B: 3.6 GB of NF4 and two bf16 embeddings of 1.05 GB.
-  CHECK(static_cast<double>(planned_store_bytes(llama_8b(), {}, {})) == doctest::Approx(5.70e9).epsilon(0.01));
+  CHECK(static_cast<double>(planned_store(llama_8b(), {}, {}).bytes) == doctest::Approx(5.70e9).epsilon(0.01));
 }

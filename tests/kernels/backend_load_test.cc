@@ -119,18 +119,27 @@ TEST_CASE("cuda: devices, their memory, the choice of one") {
 TEST_CASE("cuda: bytes held, and seconds between marks") {
   Context ctx({.num_threads = 1, .backend = BANTAM_CUDA_ON_CPU});
   const Backend& backend = ctx.backend();
-  size_t before = 0, most_before = 0, now = 0, most = 0;
-  backend.memory_use(&before, &most_before);
-  const size_t free_before = backend.device_info(0).memory_free, large = most_before - before + 4096;
+  const MemoryUse before = backend.memory_use();
+  const size_t free_before = backend.device_info(0).memory_free, large = before.most - before.now + 4096;
   void* p = backend.allocate(large);
-  backend.memory_use(&now, &most);
-  CHECK(now == before + large);
-  CHECK(most == now);
+  MemoryUse use = backend.memory_use();
+  CHECK(use.now == before.now + large);
+  CHECK(use.most == use.now);
   CHECK(backend.device_info(0).memory_free == free_before - large);
   backend.release(p);
-  backend.memory_use(&now, &most);
-  CHECK(now == before);
-  CHECK(most == before + large);
+  use = backend.memory_use();
+  CHECK(use.now == before.now);
+  CHECK(use.most == before.now + large);
+  const size_t pinned = before.most_pinned - before.pinned + 4096;
+  p = backend.allocate_pinned(pinned);
+  use = backend.memory_use();
+  CHECK(use.pinned == before.pinned + pinned);
+  CHECK(use.most_pinned == use.pinned);
+  CHECK(use.now == before.now);
+  backend.release_pinned(p);
+  use = backend.memory_use();
+  CHECK(use.pinned == before.pinned);
+  CHECK(use.most_pinned == before.pinned + pinned);
   CHECK(backend.device_info(0).memory_free == free_before);
 
   backend.range_begin("a range");

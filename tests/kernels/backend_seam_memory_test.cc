@@ -28,6 +28,7 @@ struct Device {
   void give_back() const {
     backend.reserve_workspace(0);
     backend.reserve_decoded_weights(nullptr, 0);
+    backend.reserve_staging(0);
   }
   // Runs f; the workspace that it asked for.
   template <class F>
@@ -319,6 +320,52 @@ TEST_CASE("decoded weights: codes that change, or whose memory is freed, are dec
   CHECK(d.backend.weights_decoded(false) == n);
   w = std::make_unique<DeviceNf4>(d.ctx, first);
   CHECK(run() == before);
+}
+
+TEST_CASE("staging: what upload_async sends arrives whole and in order, through as much memory as was reserved") {
+  Device d;
+  constexpr size_t kBytes = 1000, kCopies = 23;
+  const DeviceVector<uint8_t> to(d.ctx, kBytes * kCopies), again(d.ctx, kBytes);
+  const size_t pinned = d.backend.memory_use().pinned;
+  d.backend.reserve_staging(staging_bytes(kBytes));
+  CHECK(d.backend.memory_use().pinned == pinned + staging_bytes(kBytes));
+  std::vector<uint8_t> host(kBytes), want;
+  for (size_t k = 0; k < kCopies; ++k) {
+    for (size_t i = 0; i < kBytes; ++i) host[i] = static_cast<uint8_t>(k * 31 + i);
+    want.insert(want.end(), host.begin(), host.end());
+    d.backend.upload_async(to.get() + k * kBytes, host.data(), kBytes);
+    d.backend.upload_async(again.get(), host.data(), kBytes / 2 + k);  // sizes vary, so that halves fill unevenly
+  }
+  CHECK(to.host() == want);
+  CHECK(again.host()[0] == host[0]);
+  CHECK(d.backend.staging_high() == kBytes);
+  CHECK_THROWS_AS(d.backend.upload_async(to.get(), host.data(), 2 * kBytes), Error);
+  CHECK(d.backend.memory_use().pinned == pinned + staging_bytes(kBytes));
+  d.backend.reserve_staging(0);
+  CHECK(d.backend.memory_use().pinned == pinned);
+}
+
+TEST_CASE("pinned: a mark says when copies from and to pinned memory are done") {
+  Device d;
+  constexpr size_t kBytes = 4096;
+  const DeviceVector<uint8_t> there(d.ctx, kBytes);
+  auto* const from = static_cast<uint8_t*>(d.backend.allocate_pinned(kBytes));
+  auto* const to = static_cast<uint8_t*>(d.backend.allocate_pinned(kBytes));
+  REQUIRE((from != nullptr && to != nullptr));
+  for (int k = 0; k < 5; ++k) {
+    if (k > 0) d.backend.wait_for(0);  // from may be written again
+    std::fill_n(from, kBytes, static_cast<uint8_t>(10 + k));
+    d.backend.upload_pinned(there.get(), from, kBytes);
+    d.backend.mark(0);
+    d.backend.download_pinned(to, there.get(), kBytes);
+    d.backend.mark(1);
+    d.backend.wait_for(1);
+    CHECK(std::count(to, to + kBytes, 10 + k) == kBytes);
+    CHECK(d.backend.reached(0));
+    CHECK(d.backend.reached(1));
+  }
+  d.backend.release_pinned(from);
+  d.backend.release_pinned(to);
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 // The portable header comes first.
 #include <cstdlib>
 
+#include "kernels/cuda/pinned.h"
 #include "kernels/cuda/staging.h"
+#include "kernels/device_scratch.h"
 
 using namespace bantam;
 using namespace bantam::cuda;
@@ -132,6 +134,73 @@ TEST_CASE("upload_async: in order with kernels, the host's memory is free at onc
   unsetenv("COC_FAIL");
   upload_async(to.get(), large.data(), 64);
   CHECK(to.host()[15] == 8);
+}
+
+TEST_CASE("reserved staging: exactly as large as asked for, kept while it is enough, and a larger upload is an error") {
+  const std::vector<int> host(1000, 5);
+  const Device<int> to(1000);
+  const auto pinned = [] { return memory_use().pinned; };
+  reserve_staging(0);
+  CHECK(pinned() == 0);
+  CHECK(staging_high() == 0);
+  upload_async(to.get(), host.data(), 100);  // grows on demand
+  CHECK(pinned() >= size_t{512} << 10);
+  const size_t bytes = staging_bytes(1000);
+  CHECK(bytes == 4096);
+  reserve_staging(bytes);
+  CHECK(pinned() == bytes);
+  const unsigned long before = coc_sync_count();
+  reserve_staging(bytes);
+  CHECK(coc_sync_count() == before);
+  for (int k = 0; k < 9; ++k) upload_async(to.get(), host.data(), 1000);
+  CHECK(to.host()[249] == 5);
+  CHECK(staging_high() == 1000);
+  CHECK_THROWS_WITH_AS(upload_async(to.get(), host.data(), 1025),
+                       "CUDA: an upload of 1025 bytes goes through 4352 bytes of pinned host memory; 4096 are reserved",
+                       Error);
+  reserve_staging(staging_bytes(200));
+  CHECK(pinned() == bytes);  // it is enough
+  CHECK_THROWS_AS(upload_async(to.get(), host.data(), 300), Error);
+  setenv("COC_FAIL", "cudaMallocHost:2", 1);
+  CHECK_THROWS_WITH_AS(reserve_staging(2 * bytes), "CUDA: no room for 8192 bytes of pinned host memory", Error);
+  unsetenv("COC_FAIL");
+  reserve_staging(2 * bytes);
+  CHECK(pinned() == 2 * bytes);
+  upload_async(to.get(), host.data(), 2000);
+  CHECK(to.host()[499] == 5);
+  reserve_staging(0);
+  CHECK(pinned() == 0);
+}
+
+TEST_CASE("copies from and to pinned memory wait for nothing, and marks say when they are done") {
+  const Device<int> a(16);
+  int* const from = static_cast<int*>(allocate_pinned(64));
+  int* const to = static_cast<int*>(allocate_pinned(64));
+  for (int i = 0; i < 16; ++i) from[i] = i, to[i] = -7;
+  CHECK(reached(5));  // never marked
+  const unsigned long before = coc_sync_count();
+  upload_pinned(a.get(), from, 64);
+  mark(0);
+  download_pinned(to, a.get(), 64);
+  mark(1);
+  CHECK(reached(0) == !deferred());
+  CHECK(coc_sync_count() == before);
+  CHECK(to[15] == (deferred() ? -7 : 15));
+  wait_for(0);
+  CHECK(reached(0));
+  CHECK(reached(1) == !deferred());  // and no further
+  for (int i = 0; i < 16; ++i) from[i] = 99;
+  wait_for(1);
+  CHECK(to[15] == 15);
+  // Who asks again and again sees the device go on.
+  upload_pinned(a.get(), from, 64);
+  mark(0);
+  int asked = 0;
+  while (!reached(0)) ++asked;
+  CHECK(asked == (deferred() ? 33 : 0));
+  CHECK(a.host()[3] == 99);
+  release_pinned(from);
+  release_pinned(to);
 }
 
 // ---- streams and events ----

@@ -433,6 +433,9 @@ TEST_CASE("generate and quantize") {
   CHECK(last.quantize.common.overwrite);
   CHECK(run({"quantize", f.model, "-o", "out"}).code == 0);
   CHECK(last.quantize.double_quant);
+  CHECK(last.quantize.device == "auto");
+  CHECK(run({"quantize", f.model, "-o", "out", "--device", "cuda:1"}).code == 0);
+  CHECK(last.quantize.device == "cuda:1");
 }
 
 TEST_CASE("help and version") {
