@@ -39,7 +39,7 @@ struct DeviceInfo {
 };
 
 struct Backend {
-  static constexpr int kAbi = 3;  ///< bumped when this table or an args struct changes
+  static constexpr int kAbi = 4;  ///< bumped when this table or an args struct changes
 
   const char* name;
   bool host_memory;  ///< device pointers may be read by the host
@@ -70,6 +70,20 @@ struct Backend {
   void (*upload_async)(void* device, const void* host, size_t bytes);
   void (*download)(void* host, const void* device, size_t bytes);
   void (*fill)(void* device, int byte, size_t bytes);
+
+  // Copies between the device and pinned host memory, beside the ops; all null where device memory is the host's. A copy
+  // begins once all ops launched before it are done; ops launched after wait_copy() run when it is. Nothing here but
+  // allocate_pinned and release_pinned makes the host wait.
+  /// Host memory that the device reads and writes by itself. Null when there is none.
+  void* (*allocate_pinned)(size_t bytes);
+  /// Waits for copies that use it. Null is fine.
+  void (*release_pinned)(void* p);
+  /// Of this process, between the two.
+  size_t (*pinned_bytes)();
+  /// `slot` counts from 0, names the copy for wait_copy() of the same thread, and may be used again.
+  void (*copy_out)(void* pinned, const void* device, size_t bytes, int slot);
+  void (*copy_in)(void* device, const void* pinned, size_t bytes, int slot);
+  void (*wait_copy)(int slot);
 
   // What ops take beside their arguments, per thread; null where that is the Context's scratch (the CPU).
   /// Allocates this thread's workspace: what an op takes within one call, device_scratch() of its arguments. From then

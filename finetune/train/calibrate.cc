@@ -22,7 +22,7 @@ namespace bantam {
 
 namespace {
 
-constexpr int kVersion = 1;  // of the measurement: bumped when ops or kernels change enough to measure again
+constexpr int kVersion = 2;  // of the measurement: bumped when ops or kernels change enough to measure again
 constexpr int64_t kLargestHidden = 1024, kLargestVocab = 8192, kMostTokens = 1024;
 constexpr int kLayers = 2;  // the second is measured: it gives dx
 constexpr int kRounds = 2;
@@ -77,6 +77,30 @@ double copy_seconds_per_byte(Context& ctx) {
       least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count());
     }
     if (host || least > 2e-4 || bytes >= size_t{256} << 20) return least / static_cast<double>(bytes);
+  }
+}
+
+// Of copies between the device and pinned memory, as large as takes a measurable time; one at a time, as in a step.
+double host_seconds_per_byte(Context& ctx, bool out) {
+  const Backend& backend = ctx.backend();
+  for (size_t bytes = size_t{1} << 20;; bytes *= 4) {
+    const DeviceBuffer device(backend, bytes, "calibration");
+    const PinnedBuffer host(backend, bytes, "calibration");
+    backend.fill(device.data(), 1, bytes);
+    double least = 1e30;
+    for (int round = 0; round < 4; ++round) {  // the first makes streams and events
+      backend.synchronize();
+      const auto t0 = std::chrono::steady_clock::now();
+      if (out || round == 0)
+        backend.copy_out(host.data(), device.data(), bytes, 0);
+      else
+        backend.copy_in(device.data(), host.data(), bytes, 0);
+      backend.wait_copy(0);
+      backend.synchronize();
+      const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
+      if (round > 0) least = std::min(least, s);
+    }
+    if (least > 5e-4 || bytes >= size_t{64} << 20) return least / static_cast<double>(bytes);
   }
 }
 
@@ -144,6 +168,10 @@ CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
       if (const auto it = sums.find(CostModel::key(op, true)); it != sums.end())
         m.set(CostModel::key(op, false), it->second.first / it->second.second);
   m.set(CostModel::kKept, copy_seconds_per_byte(ctx));
+  if (ctx.backend().copy_out) {
+    m.set(CostModel::kCopyOut, host_seconds_per_byte(ctx, true));
+    m.set(CostModel::kCopyIn, host_seconds_per_byte(ctx, false));
+  }
   return m;
 }
 

@@ -12,14 +12,22 @@ namespace bantam {
 
 size_t MemoryPlan::total() const {
   size_t sum = 0;
-  for (const auto& l : lines) sum += l.bytes;
+  for (const auto& l : lines)
+    if (!l.host) sum += l.bytes;
+  return sum;
+}
+
+size_t MemoryPlan::host() const {
+  size_t sum = 0;
+  for (const auto& l : lines)
+    if (l.host) sum += l.bytes;
   return sum;
 }
 
 size_t MemoryPlan::anonymous() const {
   size_t sum = 0;
   for (const auto& l : lines)
-    if (!l.mapped) sum += l.bytes;
+    if (!l.mapped && !l.host) sum += l.bytes;
   return sum;
 }
 
@@ -28,7 +36,7 @@ size_t MemoryPlan::need() const {
 }
 
 bool MemoryPlan::fits() const {
-  return limit.bytes == 0 || need() <= limit.bytes;
+  return host_fits() && (limit.bytes == 0 || need() <= limit.bytes);
 }
 
 MemoryLimit memory_limit(size_t limit, size_t reserve) {
@@ -56,10 +64,17 @@ std::string MemoryPlan::table() const {
     return "  " + name + std::string(width - name.size() + 2, ' ') + size_text(bytes) + note + "\n";
   };
   std::string out;
-  for (const auto& l : lines) out += row(l.name, l.bytes, l.mapped ? "  (mapped file)" : "");
+  for (const auto& l : lines)
+    if (!l.host) out += row(l.name, l.bytes, l.mapped ? "  (mapped file)" : "");
   out += row("total", total(), "");
+  for (const auto& l : lines) {
+    if (!l.host) continue;
+    const std::string free = host_limit > 0 ? str(", of ", size_text(host_limit), " free") : "";
+    out += row(l.name, l.bytes, str("  (host memory beside it", free, host_fits() ? ")" : "): does not fit").c_str());
+  }
   if (limit.bytes > 0) {
-    const std::string over = fits() ? "  fits" : str("  does not fit: ", size_text(need() - limit.bytes), " over");
+    const bool within = need() <= limit.bytes;
+    const std::string over = within ? "  fits" : str("  does not fit: ", size_text(need() - limit.bytes), " over");
     out += row("limit", limit.bytes,
                str("  (", limit.name, limit.counts_mapped ? ")" : ", mapped files beside it)", over).c_str());
   }
@@ -78,8 +93,18 @@ std::string size_text(size_t bytes) {
 
 void check_fits(const MemoryPlan& plan, const std::string& given) {
   if (plan.fits()) return;
-  const auto largest = std::max_element(plan.lines.begin(), plan.lines.end(),
-                                        [](const MemoryLine& a, const MemoryLine& b) { return a.bytes < b.bytes; });
+  if (plan.limit.bytes == 0 || plan.need() <= plan.limit.bytes)
+    throw Error(ErrorCode::does_not_fit,
+                str("host memory: the inputs of ", plan.offloaded_inputs, " layers take ", size_text(plan.host()), ", ",
+                    size_text(plan.host() - plan.host_limit), " more than the ", size_text(plan.host_limit),
+                    " that are free"),
+                given.empty() ? "gradient_checkpointing: auto offloads as many as there is room for; or a smaller "
+                                "micro_batch_size, or leave activation_offloading out"
+                              : given);
+  const auto less = [](const MemoryLine& a, const MemoryLine& b) {
+    return (a.host ? 0 : a.bytes) < (b.host ? 0 : b.bytes);
+  };
+  const auto largest = std::max_element(plan.lines.begin(), plan.lines.end(), less);
   std::string hint =
       "a smaller loss_chunk_bytes; a smaller micro_batch_size with more gradient_accumulation_steps; only then a "
       "shorter max_seq_length";

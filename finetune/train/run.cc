@@ -250,7 +250,7 @@ class Run {
     if (!finished) save();
     if (finished && !o_.output_dir.empty()) save_adapter(o_.output_dir, adapters_, linears_, {o_.base_model_name});
     report_.state = state_;
-    report_.planned_overhead = trainer_->plan().recompute_overhead;
+    report_.planned_overhead = trainer_->plan().recompute_overhead - trainer_->plan().offload_overhead;
     report_.measured_overhead = trainer_->times().overhead();
   }
 

@@ -3,6 +3,7 @@
 #include "cuda_ops.h"
 #include "decoded_weights.h"
 #include "device.h"
+#include "host_copies.h"
 #include "staging.h"
 
 extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_backend(int abi) {
@@ -27,6 +28,12 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .upload_async = cuda::upload_async,
       .download = cuda::download,
       .fill = cuda::fill,
+      .allocate_pinned = cuda::allocate_pinned,
+      .release_pinned = cuda::release_pinned,
+      .pinned_bytes = cuda::pinned_bytes,
+      .copy_out = cuda::copy_out,
+      .copy_in = cuda::copy_in,
+      .wait_copy = cuda::wait_copy,
       .reserve_workspace = cuda::reserve_workspace,
       .workspace_high = cuda::workspace_high,
       .reserve_decoded_weights = cuda::reserve_decoded_weights,
