@@ -71,9 +71,9 @@ struct Backend {
   void (*download)(void* host, const void* device, size_t bytes);
   void (*fill)(void* device, int byte, size_t bytes);
 
-  // Copies between the device and pinned host memory, beside the ops; all null where device memory is the host's. A copy
-  // begins once all ops launched before it are done; ops launched after wait_copy() run when it is. Nothing here but
-  // allocate_pinned and release_pinned makes the host wait.
+  // Copies between the device and pinned host memory, beside the ops; all null where device memory is the host's. A
+  // copy begins once all ops launched before it are done; ops launched after wait_copy() run when it is. Nothing here
+  // but allocate_pinned and release_pinned makes the host wait.
   /// Host memory that the device reads and writes by itself. Null when there is none.
   void* (*allocate_pinned)(size_t bytes);
   /// Waits for copies that use it. Null is fine.

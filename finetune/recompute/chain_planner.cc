@@ -117,10 +117,10 @@ void ChainPlanner::number_intervals() {
   }
 }
 
-// Every way to begin stages i .. j (i < j) when `load` comes back during their last op. `segment(p, from, kept, seconds,
-// its)`: input p is kept; `save(k, from, kept, seconds, its)`: stage i is kept with option k. From `from` slots on it is
-// possible, `kept` slots are taken meanwhile (below 0: given), and `its` is the load of input i: 0 where it stays. What
-// leaves everything on the device comes first, so that host memory is used where that is faster only.
+// Every way to begin stages i .. j (i < j) when `load` comes back during their last op. `segment(p, from, kept,
+// seconds, its)`: input p is kept; `save(k, from, kept, seconds, its)`: stage i is kept with option k. From `from`
+// slots on it is possible, `kept` slots are taken meanwhile (below 0: given), and `its` is the load of input i: 0 where
+// it stays. What leaves everything on the device comes first, so that host memory is used where that is faster only.
 template <class Segment, class Save>
 void ChainPlanner::for_each_choice(int i, int j, int load, Segment segment, Save save) const {
   const auto at = [&](int s) -> const StageCost& { return chain_.stages[static_cast<size_t>(s)]; };

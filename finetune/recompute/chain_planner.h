@@ -10,9 +10,9 @@
 //       forward(i .. p - 1) + C(m - input[p], p, j) + C(m, i, p - 1);
 //   or stage i is kept with option k until its backward:
 //       save(i, k) + C(m - kept - input[i + 1], i + 1, j) + backward(i).
-// Where stage i's input may lie in host memory, each of the last two also with it there: the middle C has input[i] bytes
-// more, but its last op, a backward, has not, and takes no less time than the copy back. So C has one value more for
-// each kind of input (its bytes and its copy's seconds) that may be on its way during the last op.
+// Where stage i's input may lie in host memory, each of the last two also with it there: the middle C has input[i]
+// bytes more, but its last op, a backward, has not, and takes no less time than the copy back. So C has one value more
+// for each kind of input (its bytes and its copy's seconds) that may be on its way during the last op.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -54,8 +54,8 @@ class ChainPlanner {
     bool operator==(const Load&) const = default;
   };
   const float* row(int i, int j, int load) const {
-    return values_.data() + (static_cast<size_t>(kind(i, j)) * loads_.size() + static_cast<size_t>(load)) *
-                                static_cast<size_t>(width_);
+    return values_.data() +
+           (static_cast<size_t>(kind(i, j)) * loads_.size() + static_cast<size_t>(load)) * static_cast<size_t>(width_);
   }
   float value(int i, int j, int load, int64_t m) const { return row(i, j, load)[std::min(m, width_ - 1)]; }
   void number_intervals();

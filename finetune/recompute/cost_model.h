@@ -26,8 +26,8 @@ class CostModel {
   double seconds_per_kept_byte() const;
   static constexpr const char* kKept = "kept byte";
 
-  /// Seconds per byte of a copy to pinned host memory, or from there. Assumed: a machine does kFlopsPerHostByte FLOPs in
-  /// that time, between what consumer cards (7,000) and servers (18,000) have of half-precision products over PCIe.
+  /// Seconds per byte of a copy to pinned host memory, or from there. Assumed: a machine does kFlopsPerHostByte FLOPs
+  /// in that time, between what consumer cards (7,000) and servers (18,000) have of half-precision products over PCIe.
   double seconds_per_host_byte(bool out) const;
   static constexpr double kFlopsPerHostByte = 12000;
   static constexpr const char *kCopyOut = "byte to the host", *kCopyIn = "byte from the host";

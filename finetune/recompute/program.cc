@@ -128,7 +128,7 @@ class Compiler {
     program_.buffers[idx(b)].first = std::max(begin, host.last + 1);  // it is stored by then
     program_.transfers.push_back({Transfer::Kind::load, program_.buffers[idx(b)].first, b, h, 2 * h + 1});
     program_.transfers.push_back({Transfer::Kind::loaded, now(), b, h, 2 * h + 1});
-    host.last = now();
+    host.last = now() - 1;  // what is stored from now on is stored after that
     value_[idx(s)][idx(v)] = b;
   }
 
@@ -331,7 +331,7 @@ class Compiler {
   std::vector<SavedSet> keep_;
   std::vector<int> on_host_;  // by stage: where its input is in host memory; -1: it is not
   std::vector<bool> ran_;     // forwards so far, by stage
-  const bool training_;    // the loss runs with its gradient
+  const bool training_;       // the loss runs with its gradient
 };
 
 }  // namespace

@@ -39,8 +39,8 @@ struct Instr {
 };
 
 /// A step of moving a stage's input to host memory and back, beside the instructions. By the order of events a copy
-/// sees and leaves what the instructions around it need: `store` begins after those before `instr`, and its buffer lives
-/// until `stored`; `load` begins after those before `instr`, where its buffer begins.
+/// sees and leaves what the instructions around it need: `store` begins after those before `instr`, and its buffer
+/// lives until `stored`; `load` begins after those before `instr`, where its buffer begins.
 struct Transfer {
   enum class Kind : uint8_t {
     load,    ///< before the instruction: the copy from host memory begins
@@ -55,7 +55,7 @@ struct Transfer {
   int slot = -1;  ///< of the backend: one for a store with its stored, and a load with its loaded
 };
 
-/// Host memory of one input, from store to loaded.
+/// Host memory of one input, from store to before loaded.
 struct HostBuffer {
   int64_t row_bytes = 0;
   size_t bytes = 0;         ///< at max_tokens, a multiple of 64

@@ -244,7 +244,7 @@ ChainModel chain_of(const ModelGraph& model, const CostModel& costs, const Progr
   const auto small_analysis = analyse(small);
   for (size_t s = 0; s < stages; ++s)
     if (!(small_analysis[idx(stands_for[idx(kind[s])])] == analysis[s])) {  // an order that a few cannot show
-      small = model;  // each stage for itself
+      small = model;                                                        // each stage for itself
       break;
     }
   const bool whole = small.stages.size() == stages;

@@ -221,8 +221,8 @@ Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& poli
 }
 
 int offloaded_inputs(const Schedule& schedule) {
-  return static_cast<int>(std::count_if(schedule.actions.begin(), schedule.actions.end(),
-                                        [](const Action& a) { return a.offload_input; }));
+  return static_cast<int>(
+      std::count_if(schedule.actions.begin(), schedule.actions.end(), [](const Action& a) { return a.offload_input; }));
 }
 
 Schedule evaluation_schedule(const ModelGraph& model) {

@@ -17,8 +17,8 @@ struct Action {
   Kind kind = Kind::forward;
   int stage = 0;
   SavedSet keep;  ///< forward only; what is not kept is dropped at the end of the action
-  /// Forward only, where `keep` has the input: it stays in host memory. Copied out while the forward runs, it comes back
-  /// during the action before the next one of this stage. Backends with memory of their own only.
+  /// Forward only, where `keep` has the input: it stays in host memory. Copied out while the forward runs, it comes
+  /// back during the action before the next one of this stage. Backends with memory of their own only.
   bool offload_input = false;
 };
 

@@ -39,8 +39,9 @@ std::optional<PlannedSchedule> SchedulePlanner::automatic(size_t budget) const {
   };
   if (consider(fixed({CheckpointMode::off, {}})) <= budget) return best;
   consider(fixed({CheckpointMode::selective, {}}));
-  // What the chain counts and what the program takes differ by in-place ops (less) and by placement (up to half a percent
-  // more): a few corrections. Every plan fills its budget again, so what is taken off for placement doubles each time.
+  // What the chain counts and what the program takes differ by in-place ops (less) and by placement (up to half a
+  // percent more): a few corrections. Every plan fills its budget again, so what is taken off for placement doubles
+  // each time.
   const size_t most = budget + budget / 8;
   const auto search = [&](const ChainModel& chain) {
     const ChainPlanner planner(chain.chain, most);

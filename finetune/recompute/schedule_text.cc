@@ -45,7 +45,8 @@ std::optional<Schedule> schedule_from_json(const ModelGraph& model, const std::s
       s.actions.push_back({Action::Kind::backward, stage, {}});
       continue;
     }
-    if ((kind != 'f' && kind != 'o') || n != 3 || set < 0 || set >= static_cast<int>(j["sets"].size())) return std::nullopt;
+    if ((kind != 'f' && kind != 'o') || n != 3 || set < 0 || set >= static_cast<int>(j["sets"].size()))
+      return std::nullopt;
     const LayerGraph& g = model.stages[static_cast<size_t>(stage)];
     const auto& values = g.values;
     SavedSet keep(values.size(), false);

@@ -203,14 +203,16 @@ void Executor::prefetch(const Program& p, size_t instr) const {
   }
 }
 
-// Asks for the copies and waits of an instruction, those before it or those after it, from transfer `next` on; the next.
+// Asks for the copies and waits of an instruction, those before it or those after it, from transfer `next` on; the
+// next.
 size_t Executor::transfer(const Program& p, size_t next, int instr, bool after, int64_t tokens) const {
   const Backend& backend = ctx_.backend();
   for (; next < p.transfers.size(); ++next) {
     const Transfer& t = p.transfers[next];
     if (t.instr != instr || (t.kind == Transfer::Kind::stored) != after) break;
     const HostBuffer& h = p.host[static_cast<size_t>(t.host)];
-    char *const device = memory_ + p.buffers[static_cast<size_t>(t.buffer)].offset, *const host = host_memory_ + h.offset;
+    char *const device = memory_ + p.buffers[static_cast<size_t>(t.buffer)].offset, *const host =
+                                                                                        host_memory_ + h.offset;
     const auto bytes = static_cast<size_t>(h.row_bytes * tokens);
     if (t.kind == Transfer::Kind::store)
       backend.copy_out(host, device, bytes, t.slot);
@@ -241,7 +243,8 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
     throw Error(ErrorCode::internal, str("program needs ", program.peak, " bytes for up to ", program.max_tokens,
                                          " tokens; has ", bytes_, " for ", step.tokens));
   if (program.host_peak > host_bytes_)
-    throw Error(ErrorCode::internal, str("program needs ", program.host_peak, " bytes of host memory; has ", host_bytes_));
+    throw Error(ErrorCode::internal,
+                str("program needs ", program.host_peak, " bytes of host memory; has ", host_bytes_));
 
   claim();
   const bool host = ctx_.backend().host_memory, ahead = ctx_.backend().prefetch_weight != nullptr;

@@ -90,8 +90,8 @@ class Executor {
   /// executors share it. From then on nothing is allocated, and ops that need more fail. Without a call memory grows on
   /// demand. Nothing to do on the CPU. Error(does_not_fit).
   void reserve(size_t workspace, std::vector<size_t> decoded_slots);
-  /// Pinned memory (Backend::allocate_pinned) of at least host_peak of every program to be run. `memory` must outlive the
-  /// runs, and their copies.
+  /// Pinned memory (Backend::allocate_pinned) of at least host_peak of every program to be run. `memory` must outlive
+  /// the runs, and their copies.
   void use_host_memory(void* memory, size_t bytes) { host_memory_ = static_cast<char*>(memory), host_bytes_ = bytes; }
   void run(const Program& program, const StepInputs& step, const RunOptions& options);
   /// Where a buffer of the program lies, after a run.

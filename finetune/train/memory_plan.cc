@@ -94,13 +94,13 @@ std::string size_text(size_t bytes) {
 void check_fits(const MemoryPlan& plan, const std::string& given) {
   if (plan.fits()) return;
   if (plan.limit.bytes == 0 || plan.need() <= plan.limit.bytes)
-    throw Error(ErrorCode::does_not_fit,
-                str("host memory: the inputs of ", plan.offloaded_inputs, " layers take ", size_text(plan.host()), ", ",
-                    size_text(plan.host() - plan.host_limit), " more than the ", size_text(plan.host_limit),
-                    " that are free"),
-                given.empty() ? "gradient_checkpointing: auto offloads as many as there is room for; or a smaller "
-                                "micro_batch_size, or leave activation_offloading out"
-                              : given);
+    throw Error(
+        ErrorCode::does_not_fit,
+        str("host memory: the inputs of ", plan.offloaded_inputs, " layers take ", size_text(plan.host()), ", ",
+            size_text(plan.host() - plan.host_limit), " more than the ", size_text(plan.host_limit), " that are free"),
+        given.empty() ? "gradient_checkpointing: auto offloads as many as there is room for; or a smaller "
+                        "micro_batch_size, or leave activation_offloading out"
+                      : given);
   const auto less = [](const MemoryLine& a, const MemoryLine& b) {
     return (a.host ? 0 : a.bytes) < (b.host ? 0 : b.bytes);
   };

@@ -41,9 +41,9 @@ struct MemoryPlan {
   size_t total() const;
   size_t host() const;  ///< of the host lines
   bool host_fits() const { return host_limit == 0 || host() <= host_limit; }
-  size_t anonymous() const;  ///< without mapped lines
-  size_t need() const;       ///< what the limit is held against
-  bool fits() const;         ///< the device's memory, or the host's where that computes, and host_fits()
+  size_t anonymous() const;   ///< without mapped lines
+  size_t need() const;        ///< what the limit is held against
+  bool fits() const;          ///< the device's memory, or the host's where that computes, and host_fits()
   std::string table() const;  ///< for people: a line each, the sum, and the limit
 };
 

@@ -60,6 +60,7 @@ class Run {
     if (ctx.backend().device_info) machine_key_ += str(", ", ctx.backend().device_info(ctx.device()).name);
     report_.first_eval_loss = report_.last_eval_loss = std::numeric_limits<double>::quiet_NaN();
     report_.planned_memory = trainer_->plan().anonymous();
+    report_.host_memory = trainer_->plan().host();
   }
 
   TrainReport run() {

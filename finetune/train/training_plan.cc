@@ -60,8 +60,7 @@ void plan_device(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pl
 void check_offloading(bool offload_inputs, bool has_own_memory, const std::string& device) {
   if (offload_inputs && !has_own_memory)
     throw Error(ErrorCode::usage,
-                str("activation_offloading: found true for device ", device,
-                    ", which computes in host memory itself; expected a GPU"),
+                str("activation_offloading: found true, but device ", device, " computes in host memory itself"),
                 "leave it out, or use device: cuda");
 }
 

@@ -45,7 +45,8 @@ struct TrainingPlan {
   size_t arena() const { return std::max(training.program.peak, evaluation.peak); }
 };
 
-/// Error(usage) for activation_offloading where the device's memory is the host's. `device`: where the run would compute.
+/// Error(usage) for activation_offloading where the device's memory is the host's. `device`: where the run would
+/// compute.
 void check_offloading(bool offload_inputs, bool has_own_memory, const std::string& device);
 
 /// `costs` is asked for only where a schedule has to be solved or `want_seconds`; without it seconds are zero and the
