@@ -80,6 +80,7 @@ struct Backend {
   // allocate_pinned returns null when there is none. The copies happen in order with the ops and wait for none: a mark
   // behind one says when `pinned` may be written again (upload), or read (download).
   void* (*allocate_pinned)(size_t bytes);
+  /// Waits for all copies that use it. Null is fine.
   void (*release_pinned)(void* p);
   void (*upload_pinned)(void* device, const void* pinned, size_t bytes);
   void (*download_pinned)(void* pinned, const void* device, size_t bytes);
@@ -88,6 +89,13 @@ struct Backend {
   /// Whether the device has come to the slot's mark; waits for nothing. True where there was none.
   bool (*reached)(int slot);
   void (*wait_for)(int slot);
+
+  // Copies between the device and pinned host memory, beside the ops; null as above. A copy begins once all ops
+  // launched before it are done; ops launched after wait_copy() run when it is. None makes the host wait.
+  /// `slot` counts from 0, names the copy for wait_copy() of the same thread, and may be used again.
+  void (*copy_out)(void* pinned, const void* device, size_t bytes, int slot);
+  void (*copy_in)(void* device, const void* pinned, size_t bytes, int slot);
+  void (*wait_copy)(int slot);
 
   // What ops take beside their arguments, per thread; null where that is the Context's scratch (the CPU).
   /// Allocates this thread's workspace: what an op takes within one call, device_scratch() of its arguments. From then

@@ -69,7 +69,8 @@ int selftest_command(const Recipe& recipe, const SelftestCommandOptions& options
   const SchedulePlanner planner(planned.graph, planned.costs,
                                 {.max_tokens = planned.request.max_tokens,
                                  .loss_chunk_bytes = planned.request.loss_chunk_bytes,
-                                 .sequence = planned.request.sequence});
+                                 .sequence = planned.request.sequence},
+                                {planned.request.checkpointing.offload_inputs, planned.request.host_limit});
   const MemoryPlan& plan = planned.plan.memory;
   const PlannedSchedule none = planner.fixed({CheckpointMode::off, {}}),
                         full = planner.fixed({CheckpointMode::full, {}});
@@ -84,6 +85,8 @@ int selftest_command(const Recipe& recipe, const SelftestCommandOptions& options
   };
   add("none", none);
   add("true", full);
+  if (planned.request.checkpointing.offload_inputs)
+    add("true, offloaded", planner.fixed({.mode = CheckpointMode::full, .offload_inputs = true}));
   for (const int share : {75, 50, 25})
     if (const auto a = planner.automatic(budget_between(full, none, share))) add(str("auto at ", share, " %"), *a);
   if (schedules.size() < 2) add("this plan", planned.plan.training);

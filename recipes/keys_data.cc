@@ -133,8 +133,7 @@ void add_memory(KeyList& t) {
                    {"use_gradient_checkpointing"},
                    {"disable_gradient_checkpointing", AliasKind::negated}},
        .synonyms = {{"unsloth", "true"}},
-       .refusals = {{"offload*",
-                     "offloading to the host is activation_offloading, which comes with a later version; use true"}}}));
+       .refusals = {{"offload*", "offloading to the host is a key of its own: activation_offloading: true"}}}));
   t.push_back(with_field<&Recipe::selective_checkpointing>(
       {.name = "selective_checkpointing",
        .section = "memory",
@@ -167,14 +166,17 @@ void add_memory(KeyList& t) {
        .changes_results = kNoResult,
        .resume = Resume::free,
        .range = at_least(1024)}));
-  t.push_back({.name = "activation_offloading",
-               .section = "memory",
-               .type = KeyType::boolean,
-               .help = "Keep saved activations in host memory.",
-               .since = Since::models,
-               .changes_results = kNoResult,
-               .resume = Resume::free,
-               .later_default = "false"});
+  t.push_back(with_field<&Recipe::activation_offloading>(
+      {.name = "activation_offloading",
+       .section = "memory",
+       .type = KeyType::boolean,
+       .help =
+           "On a GPU: the layer inputs that gradient_checkpointing keeps wait in host memory, copied while the layers "
+           "compute; with auto where that pays, else all of them. Results do not change.",
+       .since = Since::cuda,
+       .changes_results = kNoResult,
+       .resume = Resume::free,
+       .aliases = {{"enable_activation_offloading"}}}));
   t.push_back(with_field<&Recipe::on_does_not_fit>(
       {.name = "on_does_not_fit",
        .section = "memory",

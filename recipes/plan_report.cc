@@ -13,6 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr const char* kOffloaded = ", offloaded";  // of strategies: layer inputs in host memory
 constexpr int64_t kMostTokens = int64_t{1} << 22;
 
 Largest largest_of(const Planned& p, CheckpointMode mode) {
@@ -44,14 +45,17 @@ PlanReport report_of(const Planned& p) {
   const SchedulePlanner planner(p.graph, p.costs,
                                 {.max_tokens = p.request.max_tokens,
                                  .loss_chunk_bytes = p.request.loss_chunk_bytes,
-                                 .sequence = p.request.sequence});
+                                 .sequence = p.request.sequence},
+                                {p.request.checkpointing.offload_inputs, p.request.host_limit});
   const PlannedSchedule none = planner.fixed({CheckpointMode::off, {}});
   const size_t others = p.plan.memory.need() - p.plan.arena();
   const size_t limit = p.plan.memory.limit.bytes;
   const auto add = [&](const std::string& name, const PlannedSchedule& s) {
     const size_t arena = std::max(s.program.peak, p.plan.evaluation.peak);
     r.strategies.push_back({name, arena, others + arena, s.cost.total() / none.cost.total() - 1,
-                            limit == 0 || others + arena <= limit, false});
+                            (limit == 0 || others + arena <= limit) &&
+                                (p.request.host_limit == 0 || s.program.host_peak <= p.request.host_limit),
+                            false});
   };
   add("none", none);
   add("selective", planner.fixed({CheckpointMode::selective, {}}));
@@ -60,11 +64,15 @@ PlanReport report_of(const Planned& p) {
     if (const auto s = planner.automatic(budget_between(full, none, share)))
       add("auto at " + std::to_string(share) + " %", *s);
   add("true", full);
+  if (p.request.device_formats)
+    add(str("true", kOffloaded), planner.fixed({.mode = CheckpointMode::full, .offload_inputs = true}));
   add("sqrt", planner.fixed({CheckpointMode::sqrt, {}}));
-  const std::string& name = p.plan.training.schedule.name;
+  std::string name = p.plan.training.schedule.name;
+  if (name == "false") name = "none";
+  if (name != "auto" && p.plan.memory.offloaded_inputs > 0) name += kOffloaded;
   bool found = false;
   for (StrategyRow& s : r.strategies)
-    found = found || (s.chosen = s.name == (name == "false" ? "none" : name) ||
+    found = found || (s.chosen = s.name == name ||
                                  (name == "auto" && s.name == "none" && p.plan.memory.recompute_overhead == 0));
   if (!found) {
     add(name, p.plan.training);
@@ -97,9 +105,10 @@ std::string report_text(const Planned& p, const PlanReport& r) {
       "\nCheckpointing changes the activations only: weights, adapters, gradients, optimizer state and the loss chunk "
       "stay "
       "as they are.\nWhat `true` keeps, one input per layer, is " +
-      size_text(r.layer_inputs) + ". Logits of " + size_text(r.logits_bytes) + " (" +
-      std::to_string(p.request.max_tokens) + " tokens x " + std::to_string(p.graph.config.vocab_size) +
-      " words x 4 bytes) are not allocated: the loss works in chunks.\n";
+      size_text(r.layer_inputs) +
+      (p.request.device_formats ? "; activation_offloading keeps that in host memory" : "") + ". Logits of " +
+      size_text(r.logits_bytes) + " (" + std::to_string(p.request.max_tokens) + " tokens x " +
+      std::to_string(p.graph.config.vocab_size) + " words x 4 bytes) are not allocated: the loss works in chunks.\n";
   if (!m.fits()) {
     out += "\nIt does not fit: " + size_text(m.need() - m.limit.bytes) + " over. What would, in this order:\n";
     for (const FitChange& c : r.answer.changes)
@@ -222,7 +231,11 @@ std::string plan_svg(const Planned& p) {
   put(out, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\">layers</text>", kLeft - 8, kTop + h + 58);
   for (size_t i = 0; i < strip.size(); ++i) {
     // From white (nothing) over the input alone to the colour of saved memory (all).
-    const double share = strip[i] == '*' ? 1 : strip[i] == 'I' ? 0.08 : strip[i] == '.' ? 0 : 0.1 * (strip[i] - '0');
+    const double share = strip[i] == '*'   ? 1
+                         : strip[i] == 'I' ? 0.08
+                         : strip[i] == 'H' ? 0.04
+                         : strip[i] == '.' ? 0
+                                           : 0.1 * (strip[i] - '0');
     put(out,
         "<rect x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"22\" fill=\"#4878a8\" fill-opacity=\"%.2f\" stroke=\"#888\" "
         "stroke-width=\"0.5\"/>\n",

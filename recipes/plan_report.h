@@ -10,7 +10,7 @@
 namespace bantam {
 
 struct StrategyRow {
-  std::string name;        ///< "none", "selective", "auto at 75 %", "true", "sqrt"
+  std::string name;        ///< "none", "selective", "auto at 75 %", "true", "true, offloaded", "sqrt"
   size_t activations = 0;  ///< bytes of the arena
   size_t total = 0;        ///< of the whole plan, as the limit counts
   double overhead = 0;     ///< seconds over those of `none`, less 1

@@ -26,6 +26,7 @@ std::string planned_with(const Recipe& r) {
     const KeySpec& key = *find_key(name);
     out += str(name, ": ", format_value(key, key.get(r, key)), "\n");
   }
+  if (r.activation_offloading) out += "activation_offloading: true\n";  // plans of before it was there stay good
   return out;
 }
 
@@ -103,6 +104,10 @@ Planned make_plan(Session& s, const Recipe& r, const PlanningOptions& o) {
   q.limit = o.assume_memory > 0 ? MemoryLimit{static_cast<size_t>(o.assume_memory), true, "assumed memory"}
                                 : memory_limit(*s.context, static_cast<size_t>(r.memory_limit.value_or(0)),
                                                static_cast<size_t>(r.memory_reserve));
+  if (o.assume_memory == 0 && !s.absent_device) {
+    const size_t free = available_memory(), reserve = static_cast<size_t>(r.memory_reserve);
+    q.host_limit = free > reserve ? free - reserve : free;
+  }
   p.shape = {batches.micro_batch_size, batches.gradient_accumulation_steps, batches.max_seq_length, {}};
   const bool shape_only = o.shape_only;
   p.shape.tokens = [&s, shape_only](int64_t micro, int64_t length) {
@@ -165,6 +170,7 @@ Planned make_plan(Session& s, const Recipe& r, const PlanningOptions& o) {
   t.schedule = p.plan.training.schedule;
   t.costs = p.costs;
   t.limit = q.limit;
+  t.host_limit = q.host_limit;
   t.program_bytes = q.program_bytes;
   return p;
 }
@@ -209,10 +215,17 @@ std::string plan_text(const Planned& p) {
              m.table());
   const Schedule& schedule = p.plan.training.schedule;
   if (schedule.name == "auto" && m.recompute_overhead > 0)
-    out += str("kept of each layer (* all, 1-9 tenths, I input, . nothing): ", schedule_strip(p.graph, schedule), "\n");
+    out += str("kept of each layer (* all, 1-9 tenths, I input, ",
+               m.offloaded_inputs > 0 ? "H input in host memory, " : "",
+               ". nothing): ", schedule_strip(p.graph, schedule), "\n");
   char overhead[80];
+  if (m.offloaded_inputs > 0) {
+    std::snprintf(overhead, sizeof overhead, "%.1f", 100 * m.offload_overhead);
+    out += str("in host memory until they are needed: the inputs of ", m.offloaded_inputs, " layers, ",
+               size_text(m.host()), "; the copies add ", overhead, " % to a step, planned\n");
+  }
   std::snprintf(overhead, sizeof overhead, "recompute adds %.0f %% to a step, planned",
-                100 * std::max(0.0, m.recompute_overhead));
+                100 * std::max(0.0, m.recompute_overhead - m.offload_overhead));
   out += overhead;
   if (m.recompute_overhead > 0.6)
     out += "; a smaller loss_chunk_bytes or micro_batch_size (with more accumulation) leaves more room and takes less";
@@ -220,7 +233,7 @@ std::string plan_text(const Planned& p) {
     out += schedule.name == "auto" ? "; results are the same with more memory and less of it"
                                    : "; results are the same without it (--no-gradient-checkpointing), memory is not";
   out += "\n";
-  const double micro = m.forward_seconds + m.recompute_seconds + m.backward_seconds;
+  const double micro = m.forward_seconds + m.recompute_seconds + m.backward_seconds + m.offload_seconds;
   if (micro > 0 && run.max_tokens > 0) {
     const double per_token = micro / static_cast<double>(run.max_tokens);
     out += str("time, planned: ", format_seconds(micro), " a micro-batch");
@@ -257,7 +270,13 @@ std::string plan_json(const Planned& p) {
   j["backward_seconds"] = m.backward_seconds;
   for (const auto& l : m.lines) {
     j["memory"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"mapped", l.mapped}});
-    if (l.host) j["memory"].back()["host"] = true;
+    if (l.host) j["memory"].back()["host"] = true;  // no part of the totals
+  }
+  if (m.offloaded_inputs > 0) {
+    j["offloaded_layer_inputs"] = m.offloaded_inputs;
+    j["host_bytes"] = m.host();
+    j["offload_overhead"] = m.offload_overhead;
+    j["offload_seconds"] = m.offload_seconds;
   }
   j["total_bytes"] = m.total();
   j["anonymous_bytes"] = m.anonymous();

@@ -69,6 +69,7 @@ struct Recipe {
   std::optional<int64_t> memory_limit;               ///< bytes; none: auto
   int64_t memory_reserve = int64_t{512} << 20;       ///< bytes left free when memory_limit is auto
   int64_t loss_chunk_bytes = int64_t{128} << 20;
+  bool activation_offloading = false;  ///< layer inputs in host memory; on a GPU only
   DoesNotFit on_does_not_fit = DoesNotFit::error;
 
   // training

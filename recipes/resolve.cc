@@ -42,6 +42,7 @@ class Resolver {
     require();
     batch();
     checkpointing();
+    offloading();
     evaluation();
     per_epoch("eval_steps", recipe_.eval_steps);
     per_epoch("save_steps", recipe_.save_steps);
@@ -142,6 +143,12 @@ class Resolver {
         fail(*save, "only with gradient_checkpointing: selective");
       }
     }
+  }
+
+  void offloading() {
+    const Setting* s = given("activation_offloading");
+    if (s && recipe_.activation_offloading && recipe_.device == "cpu")
+      fail(*s, "found true, but device cpu computes in host memory itself: leave it out, or use device: cuda");
   }
 
   void evaluation() {

@@ -50,6 +50,7 @@ CheckpointPolicy checkpoint_policy(const Recipe& r) {
       break;
   }
   p.save = r.selective_checkpointing;
+  p.offload_inputs = r.activation_offloading;
   return p;
 }
 
@@ -143,6 +144,7 @@ void choose_modules(Session& s, const Recipe& r) {
 void choose_context(Session& s, const Recipe& r, bool assume_device) {
   s.absent_device = assume_device && r.device.starts_with("cuda");
   s.context = make_context(s.absent_device ? "cpu" : r.device, r.num_threads);
+  check_offloading(r.activation_offloading, s.absent_device || !s.context->backend().host_memory, r.device);
 }
 
 void clamp_length(Session& s, const Recipe& r, bool quiet) {
@@ -241,6 +243,9 @@ Session data_session(const Recipe& r, const CommandOptions& options, const std::
 }
 
 Session open_session(const Recipe& r, const CommandOptions& options, bool assume_device, const std::string& today) {
+  // Before data are read; device: cpu is refused with the recipe.
+  if (r.activation_offloading && r.device == "auto")
+    check_offloading(true, !choose_device(r.device, cuda_library()).options.backend.empty(), "auto, here the CPU,");
   Session s = data_session(r, options, today);
   choose_context(s, r, assume_device);
   choose_modules(s, r);

@@ -21,7 +21,7 @@ Simulation simulate(const Chain& chain, const std::vector<ChainOp>& ops) {
   using Kind = ChainOp::Kind;
   const int n = static_cast<int>(chain.stages.size());
   Simulation r;
-  std::vector<bool> input(static_cast<size_t>(n), false);
+  std::vector<bool> input(static_cast<size_t>(n), false), host(static_cast<size_t>(n), false);
   std::vector<int> set(static_cast<size_t>(n), -1);  // option kept of the stage
   int gradient = n;                                  // stage whose d_input is live; n: none yet
   size_t live = 0;
@@ -33,17 +33,32 @@ Simulation simulate(const Chain& chain, const std::vector<ChainOp>& ops) {
   if (n == 0) return r;
   input[0] = true;
   live = r.peak = at(0).input;
-  for (const ChainOp& op : ops) {
+  for (size_t t = 0; t < ops.size(); ++t) {
+    const ChainOp& op = ops[t];
     const int i = op.stage;
     if (i < 0 || i >= n) return fail(op, "there is no such stage");
     const auto u = static_cast<size_t>(i);
     if (!input[u]) return fail(op, "its input is not there");
+    if (host[u]) {  // it went there in the op before
+      host[u] = false;
+      live += at(i).input;
+      r.seconds += at(i).load;
+    }
+    double at_least = 0;  // seconds of the copy beside it
+    if (t + 1 < ops.size()) {
+      const int next = ops[t + 1].stage;
+      if (next >= 0 && next < n && host[static_cast<size_t>(next)]) {
+        host[static_cast<size_t>(next)] = false;
+        live += at(next).input;
+        at_least = at(next).load;
+      }
+    }
     if (op.kind == Kind::backward) {
       if (gradient != i + 1) return fail(op, "backward without the gradient of its output");
       const bool kept = set[u] >= 0;
       const StageOption* o = kept ? &at(i).options[static_cast<size_t>(set[u])] : nullptr;
       r.peak = std::max(r.peak, live + (o ? o->backward_extra : at(i).backward_extra));
-      r.seconds += o ? o->backward : at(i).backward;
+      r.seconds += std::max(at_least, o ? o->backward : at(i).backward);
       live -= at(i).input + (o ? o->kept : 0) + (i + 1 < n ? at(i + 1).d_input : 0);
       live += at(i).d_input;
       input[u] = false;
@@ -55,6 +70,8 @@ Simulation simulate(const Chain& chain, const std::vector<ChainOp>& ops) {
     if (input[u + 1]) return fail(op, "its output is there already");
     if (set[u] >= 0) return fail(op, "it is kept already");
     if (gradient <= i + 1) return fail(op, "nobody needs its output any more");
+    if (op.offload && (op.kind == Kind::forward_drop || !at(i).may_offload))
+      return fail(op, "its input cannot go to host memory");
     size_t kept = 0, extra = at(i).forward_extra;
     if (op.kind == Kind::save) {
       if (op.option < 0 || op.option >= static_cast<int>(at(i).options.size())) return fail(op, "no such option");
@@ -70,7 +87,13 @@ Simulation simulate(const Chain& chain, const std::vector<ChainOp>& ops) {
       live -= at(i).input;
       input[u] = false;
     }
-    r.seconds += at(i).forward;
+    if (op.offload) {
+      live -= at(i).input;
+      host[u] = true;
+      at_least = std::max(at_least, at(i).store);
+      r.seconds += at(i).traffic;
+    }
+    r.seconds += std::max(at_least, at(i).forward);
   }
   if (gradient != 0) r.error = str("backward ended at stage ", gradient);
   return r;

@@ -11,6 +11,10 @@
 //   backward(i)      needs input[i] and d_input[i + 1] (the last stage, which ends in the loss, needs no gradient).
 //                    At its peak: all that is live + its backward_extra, which counts d_input[i] where that is a new
 //                    buffer. Afterwards input[i], the option's set and d_input[i + 1] are gone, d_input[i] is live.
+//   offload          a forward that keeps input[i], alone or with a set, may leave it in host memory: after it,
+//   input[i]
+//                    is not live until the op before the next one of stage i begins. The forward takes at least `store`
+//                    seconds, and `traffic` more; the op before the next one of stage i takes at least `load`.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +38,9 @@ struct StageCost {
   double forward = 0;             ///< seconds
   size_t backward_extra = 0;      ///< of a backward from the input alone
   double backward = 0;            ///< seconds of that, rebuilding included
+  bool may_offload = false;       ///< the input may lie in host memory
+  double store = 0, load = 0;     ///< seconds of copying the input to host memory and back
+  double traffic = 0;             ///< seconds that the two copies take from the ops beside them
   std::vector<StageOption> options;
   bool operator==(const StageCost&) const = default;
 };
@@ -47,6 +54,7 @@ struct ChainOp {
   enum class Kind : uint8_t { forward_drop, forward_keep, save, backward };
   Kind kind = Kind::backward;
   int stage = 0, option = 0;
+  bool offload = false;  ///< forward_keep and save: the input goes to host memory
   bool operator==(const ChainOp&) const = default;
 };
 

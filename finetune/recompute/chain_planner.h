@@ -10,7 +10,11 @@
 //       forward(i .. p - 1) + C(m - input[p], p, j) + C(m, i, p - 1);
 //   or stage i is kept with option k until its backward:
 //       save(i, k) + C(m - kept - input[i + 1], i + 1, j) + backward(i).
+// Where stage i's input may lie in host memory, each of the last two also with it there: the middle C has input[i]
+// bytes more, but its last op, a backward, has not, and takes no less time than the copy back. So C has one value more
+// for each kind of input (its bytes and its copy's seconds) that may be on its way during the last op.
 #pragma once
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -43,14 +47,23 @@ class ChainPlanner {
   int64_t slots_of(size_t bytes) const { return static_cast<int64_t>((bytes + slot_ - 1) / slot_); }
   size_t gradient_after(int j) const;
   int kind(int i, int j) const { return kinds_[static_cast<size_t>(i)][static_cast<size_t>(j - i)]; }
-  const float* row(int i, int j) const {
-    return values_.data() + static_cast<size_t>(kind(i, j)) * static_cast<size_t>(width_);
+  /// An input that comes back during the last op of an interval.
+  struct Load {
+    size_t bytes = 0;
+    double seconds = 0;
+    bool operator==(const Load&) const = default;
+  };
+  const float* row(int i, int j, int load) const {
+    return values_.data() +
+           (static_cast<size_t>(kind(i, j)) * loads_.size() + static_cast<size_t>(load)) * static_cast<size_t>(width_);
   }
+  float value(int i, int j, int load, int64_t m) const { return row(i, j, load)[std::min(m, width_ - 1)]; }
   void number_intervals();
+  void number_loads();
   template <class Segment, class Save>
-  void for_each_choice(int i, int j, Segment segment, Save save) const;
-  void solve(int i, int j, float* out) const;
-  void emit(int64_t m, int i, int j, std::vector<ChainOp>& ops) const;
+  void for_each_choice(int i, int j, int load, Segment segment, Save save) const;
+  void solve(int i, int j, int load, float* out) const;
+  void emit(int64_t m, int i, int j, int load, std::vector<ChainOp>& ops) const;
   void refine(size_t budget, ChainPlan& plan) const;
 
   Chain chain_;
@@ -58,7 +71,9 @@ class ChainPlanner {
   int64_t width_ = 0;                    // slots + 1
   std::vector<std::vector<int>> kinds_;  // [i][j - i]
   std::vector<std::pair<int, int>> representative_;
-  std::vector<float> values_;
+  std::vector<Load> loads_;    // the first is none
+  std::vector<int> load_of_;   // by stage: of its input; 0: it does not go to host memory
+  std::vector<float> values_;  // [interval][load][slots]
 };
 
 }  // namespace bantam

@@ -45,8 +45,61 @@ double CostModel::seconds_per_kept_byte() const {
   return assumed_ > 0 ? 2 * kFlopsPerByte / assumed_ : 0;
 }
 
+double CostModel::seconds_per_host_byte(bool out) const {
+  const char* const name = out ? kCopyOut : kCopyIn;
+  if (const auto it = per_unit_.find(name); it != per_unit_.end()) return it->second;
+  if (assumed_ <= 0) throw Error(ErrorCode::internal, str("no measured rate for '", name, "'"));
+  return kFlopsPerHostByte / assumed_;
+}
+
+namespace {
+// What copies add to the ops' seconds (by instruction): each engine does one copy at a time, from when it is asked for.
+void add_offload(const Program& program, const CostModel& costs, const std::vector<double>& op_seconds,
+                 ProgramCost& c) {
+  if (program.transfers.empty()) return;
+  const double out_rate = costs.seconds_per_host_byte(true), in_rate = costs.seconds_per_host_byte(false);
+  std::vector<double> done(2 * program.host.size(), 0);
+  double now = 0, out_free = 0, in_free = 0;
+  auto t = program.transfers.begin();
+  size_t action = 0;
+  for (int i = 0; i < static_cast<int>(program.instrs.size()); ++i) {
+    while (i >= program.actions[action].last) ++action;
+    const double before = now;
+    double traffic = 0;
+    const auto step = [&](bool after) {
+      for (; t != program.transfers.end() && t->instr == i && (t->kind == Transfer::Kind::stored) == after; ++t) {
+        const auto bytes = static_cast<double>(program.host[static_cast<size_t>(t->host)].bytes);
+        double& end = done[static_cast<size_t>(t->slot)];
+        switch (t->kind) {
+          case Transfer::Kind::store:
+            end = out_free = std::max(now, out_free) + bytes * out_rate;
+            traffic += bytes * costs.seconds_per_kept_byte();
+            break;
+          case Transfer::Kind::load:
+            end = in_free = std::max(now, in_free) + bytes * in_rate;
+            break;
+          case Transfer::Kind::loaded:  // the producer's write and the reader's read, as of what is kept here
+            c.backward += bytes * costs.seconds_per_kept_byte();
+            c.actions[action] += bytes * costs.seconds_per_kept_byte();
+            [[fallthrough]];
+          case Transfer::Kind::stored:
+            now = std::max(now, end);
+        }
+      }
+    };
+    step(false);
+    now += op_seconds[static_cast<size_t>(i)];
+    step(true);
+    const double added = now - before - op_seconds[static_cast<size_t>(i)] + traffic;
+    c.offload += added;
+    c.actions[action] += added;
+  }
+}
+}  // namespace
+
 ProgramCost cost_of(const Program& program, const ModelGraph& model, const CostModel& costs) {
   ProgramCost c;
+  std::vector<double> op_seconds;
   for (const ActionSpan& a : program.actions) {
     double sum = 0;
     for (int t = a.first; t < a.last; ++t) {
@@ -57,9 +110,11 @@ ProgramCost cost_of(const Program& program, const ModelGraph& model, const CostM
           costs.seconds(model.config, g, op, n.backward, n.din[0].buffer >= 0, program.max_tokens, program.sequence);
       (n.backward ? c.backward : n.recompute ? c.recompute : c.forward) += s;
       sum += s;
+      op_seconds.push_back(s);
     }
     c.actions.push_back(sum);
   }
+  add_offload(program, costs, op_seconds, c);
   // Actions follow each other, so the one in which a buffer ends is found by its first instruction.
   for (const Buffer& b : program.buffers) {
     if (!b.saved) continue;

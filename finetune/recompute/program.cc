@@ -2,6 +2,7 @@
 #include "program.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "../../kernels/error.h"
 #include "../model/op_kind.h"
@@ -28,6 +29,7 @@ class Compiler {
       grad_.emplace_back(g.values.size(), -1);
       keep_.emplace_back(g.values.size(), false);
     }
+    on_host_.assign(model.stages.size(), -1);
     program_.max_tokens = options.max_tokens;
     program_.sequence = options.sequence;
   }
@@ -41,6 +43,9 @@ class Compiler {
     }
     for (const int b : {program_.loss, program_.result})
       if (b >= 0) program_.buffers[idx(b)].last = std::max(0, now() - 1);  // the caller reads it
+    std::stable_sort(program_.transfers.begin(), program_.transfers.end(), [](const Transfer& a, const Transfer& b) {
+      return a.instr != b.instr ? a.instr < b.instr : a.kind < b.kind;
+    });
     place_all();
     return std::move(program_);
   }
@@ -101,6 +106,32 @@ class Compiler {
     return true;
   }
 
+  // The input of stage s, which runs now, goes to host memory; its forward will not overwrite it, as it is kept.
+  void store(int s, int first) {
+    const int v = stage(s).input, b = value_[idx(s)][idx(v)];
+    Buffer& buffer = program_.buffers[idx(b)];
+    const int h = static_cast<int>(program_.host.size()), last = now() - 1;
+    program_.host.push_back({buffer.row_bytes, buffer.bytes, first, last, 0});
+    program_.transfers.push_back({Transfer::Kind::store, first, b, h, 2 * h});
+    program_.transfers.push_back({Transfer::Kind::stored, last, b, h, 2 * h});
+    buffer.last = std::max(buffer.last, last);
+    value_[idx(s)][idx(v)] = -1;
+    on_host_[idx(s)] = h;
+  }
+
+  // Stage s needs its input now: it is brought back from the beginning of the action before this one on.
+  void load(int s) {
+    const int h = std::exchange(on_host_[idx(s)], -1);
+    HostBuffer& host = program_.host[idx(h)];
+    const int begin = program_.actions.empty() ? 0 : program_.actions.back().first, v = stage(s).input;
+    const int b = new_buffer(stage(s).prefix + stage(s).values[idx(v)].name, host.row_bytes, 0, false);
+    program_.buffers[idx(b)].first = std::max(begin, host.last + 1);  // it is stored by then
+    program_.transfers.push_back({Transfer::Kind::load, program_.buffers[idx(b)].first, b, h, 2 * h + 1});
+    program_.transfers.push_back({Transfer::Kind::loaded, now(), b, h, 2 * h + 1});
+    host.last = now() - 1;  // what is stored from now on is stored after that
+    value_[idx(s)][idx(v)] = b;
+  }
+
   void emit_forward(int s, int o, bool recompute) {
     const LayerGraph& g = stage(s);
     const Op& op = g.ops[idx(o)];
@@ -148,7 +179,11 @@ class Compiler {
     const bool again = ran_[idx(s)];
     ran_[idx(s)] = true;
     keep_[idx(s)] = a.keep;
-    if (g.input >= 0 && a.keep[idx(g.input)]) {
+    if (on_host_[idx(s)] >= 0) load(s);
+    const bool offload = a.offload_input && g.input >= 0 && a.keep[idx(g.input)];
+    if (a.offload_input && !offload) illegal(s, std::max(0, g.input), "an input goes to the host that is not kept:");
+    const int first = now();
+    if (g.input >= 0 && a.keep[idx(g.input)] && !offload) {
       const int b = value_[idx(s)][idx(g.input)];
       if (b >= 0) program_.buffers[idx(b)].saved = true;
     }
@@ -157,6 +192,7 @@ class Compiler {
       if (info(g.ops[o].kind).loss && analysis_[idx(s)].has_backward && training_) continue;
       emit_forward(s, static_cast<int>(o), again);
     }
+    if (offload) store(s, first);
     if (g.output >= 0 && s + 1 < static_cast<int>(model_.stages.size()))
       value_[idx(s) + 1][idx(stage(s + 1).input)] = value_[idx(s)][idx(g.output)];
     else if (g.output >= 0)
@@ -172,6 +208,7 @@ class Compiler {
   void rebuild(int s, int v) {
     if (v < 0 || value_[idx(s)][idx(v)] >= 0) return;
     const int p = analysis_[idx(s)].producer[idx(v)];
+    if (p < 0 && on_host_[idx(s)] >= 0) return load(s);
     if (p < 0) illegal(s, v, "backward needs the stage's input, which was dropped:");
     for (const int i : stage(s).ops[idx(p)].in) rebuild(s, i);
     emit_forward(s, p, true);
@@ -261,6 +298,7 @@ class Compiler {
     for (int o = static_cast<int>(g.ops.size()) - 1; o >= 0; --o)
       if (a.runs_backward[idx(o)]) emit_backward(s, o);
     value_[idx(s)].assign(g.values.size(), -1);
+    on_host_[idx(s)] = -1;  // where nobody reads it, it never comes back
   }
 
   void place_all() {
@@ -270,6 +308,11 @@ class Compiler {
     program_.live_peak = live_peak(intervals);
     program_.peak = options_.place ? place(intervals) : program_.live_peak;
     for (size_t i = 0; i < intervals.size(); ++i) program_.buffers[i].offset = intervals[i].offset;
+    std::vector<Interval> on_host;  // what is stored first is needed last
+    for (const HostBuffer& h : program_.host)
+      on_host.push_back({.bytes = h.bytes, .first = h.first, .last = h.last, .saved = true});
+    program_.host_peak = options_.place ? place(on_host) : live_peak(on_host);
+    for (size_t i = 0; i < on_host.size(); ++i) program_.host[i].offset = on_host[i].offset;
     // What the peak is made of.
     const std::vector<size_t> live = live_bytes(program_);
     const auto t = static_cast<int>(std::max_element(live.begin(), live.end()) - live.begin());
@@ -286,8 +329,9 @@ class Compiler {
   Program program_;
   std::vector<std::vector<int>> value_, grad_;  // [stage][value] -> buffer; -1: not there
   std::vector<SavedSet> keep_;
-  std::vector<bool> ran_;  // forwards so far, by stage
-  const bool training_;    // the loss runs with its gradient
+  std::vector<int> on_host_;  // by stage: where its input is in host memory; -1: it is not
+  std::vector<bool> ran_;     // forwards so far, by stage
+  const bool training_;       // the loss runs with its gradient
 };
 
 }  // namespace

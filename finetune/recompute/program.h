@@ -38,6 +38,31 @@ struct Instr {
   int scratch = -1;  ///< buffer
 };
 
+/// A step of moving a stage's input to host memory and back, beside the instructions. By the order of events a copy
+/// sees and leaves what the instructions around it need: `store` begins after those before `instr`, and its buffer
+/// lives until `stored`; `load` begins after those before `instr`, where its buffer begins.
+struct Transfer {
+  enum class Kind : uint8_t {
+    load,    ///< before the instruction: the copy from host memory begins
+    loaded,  ///< before the instruction: it waits for that
+    store,   ///< before the instruction: the copy to host memory begins
+    stored,  ///< after the instruction: what follows waits for that
+  };
+  Kind kind = Kind::store;
+  int instr = 0;
+  int buffer = -1;
+  int host = -1;  ///< index of Program::host
+  int slot = -1;  ///< of the backend: one for a store with its stored, and a load with its loaded
+};
+
+/// Host memory of one input, from store to before loaded.
+struct HostBuffer {
+  int64_t row_bytes = 0;
+  size_t bytes = 0;         ///< at max_tokens, a multiple of 64
+  int first = 0, last = 0;  ///< instructions, inclusive
+  size_t offset = 0;
+};
+
 struct ProgramOptions {
   int64_t max_tokens = 0;
   size_t loss_chunk_bytes = size_t{128} << 20;
@@ -57,6 +82,9 @@ struct Program {
   std::vector<Instr> instrs;
   std::vector<Buffer> buffers;
   std::vector<ActionSpan> actions;
+  std::vector<Transfer> transfers;  ///< in order of instr, for one instr in the order of their kinds
+  std::vector<HostBuffer> host;
+  size_t host_peak = 0;  ///< bytes of pinned host memory, as placed
   int loss = -1;         ///< buffer of the per-row losses [T] f32; -1: the model ends with hidden states
   int result = -1;       ///< buffer of the last stage's output, where it has one
   size_t peak = 0;       ///< bytes of arena, as placed

@@ -244,7 +244,7 @@ ChainModel chain_of(const ModelGraph& model, const CostModel& costs, const Progr
   const auto small_analysis = analyse(small);
   for (size_t s = 0; s < stages; ++s)
     if (!(small_analysis[idx(stands_for[idx(kind[s])])] == analysis[s])) {  // an order that a few cannot show
-      small = model;  // each stage for itself
+      small = model;                                                        // each stage for itself
       break;
     }
   const bool whole = small.stages.size() == stages;
@@ -321,6 +321,21 @@ ChainModel chain_of(const ModelGraph& model, const CostModel& costs, const Progr
   return out;
 }
 
+void allow_offload(ChainModel& chain, const ModelGraph& model, const CostModel& costs, size_t host_bytes) {
+  size_t sum = 0;
+  for (size_t i = 0; i < chain.chain.stages.size(); ++i) {
+    StageCost& c = chain.chain.stages[i];
+    if (!may_offload(model.stages[idx(chain.first_stage) + i])) continue;
+    sum += c.input;
+    if (host_bytes > 0 && sum > host_bytes) break;
+    const auto bytes = static_cast<double>(c.input);
+    c.may_offload = true;
+    c.store = bytes * costs.seconds_per_host_byte(true);
+    c.load = bytes * costs.seconds_per_host_byte(false);
+    c.traffic = bytes * costs.seconds_per_kept_byte();
+  }
+}
+
 Schedule schedule_of(const ModelGraph& model, const ChainModel& chain, const std::vector<ChainOp>& ops,
                      const std::string& name) {
   Schedule s{.name = name, .actions = {}};
@@ -335,10 +350,10 @@ Schedule schedule_of(const ModelGraph& model, const ChainModel& chain, const std
         s.actions.push_back({Action::Kind::forward, stage, nothing(stage)});
         break;
       case ChainOp::Kind::forward_keep:
-        s.actions.push_back({Action::Kind::forward, stage, keep_input(g)});
+        s.actions.push_back({Action::Kind::forward, stage, keep_input(g), op.offload});
         break;
       case ChainOp::Kind::save:
-        s.actions.push_back({Action::Kind::forward, stage, chain.sets[idx(op.stage)][idx(op.option)]});
+        s.actions.push_back({Action::Kind::forward, stage, chain.sets[idx(op.stage)][idx(op.option)], op.offload});
         break;
       case ChainOp::Kind::backward:
         if (tail) s.actions.push_back({Action::Kind::forward, stage, keep_input(g)});

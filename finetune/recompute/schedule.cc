@@ -168,8 +168,9 @@ Schedule segments(const ModelGraph& model, const std::vector<StageAnalysis>& ana
 }
 }  // namespace
 
-Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& policy) {
-  const auto analysis = analyse(model);
+namespace {
+Schedule without_offload(const ModelGraph& model, const CheckpointPolicy& policy,
+                         const std::vector<StageAnalysis>& analysis) {
   int layers = 0;
   for (const LayerGraph& g : model.stages) layers += g.layer >= 0;
   if (policy.mode == CheckpointMode::automatic)
@@ -201,6 +202,27 @@ Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& poli
   for (size_t i = model.stages.size(); i-- > 0;)
     if (analysis[i].has_backward) s.actions.push_back({Action::Kind::backward, static_cast<int>(i), {}});
   return s;
+}
+}  // namespace
+
+Schedule training_schedule(const ModelGraph& model, const CheckpointPolicy& policy) {
+  const auto analysis = analyse(model);
+  Schedule s = without_offload(model, policy, analysis);
+  if (!policy.offload_inputs) return s;
+  std::vector<bool> ran(model.stages.size(), false);
+  for (Action& a : s.actions) {
+    const auto i = static_cast<size_t>(a.stage);
+    const LayerGraph& g = model.stages[i];
+    if (a.kind == Action::Kind::forward && !ran[i] && may_offload(g))
+      a.offload_input = a.keep[static_cast<size_t>(g.input)];
+    ran[i] = true;
+  }
+  return s;
+}
+
+int offloaded_inputs(const Schedule& schedule) {
+  return static_cast<int>(
+      std::count_if(schedule.actions.begin(), schedule.actions.end(), [](const Action& a) { return a.offload_input; }));
 }
 
 Schedule evaluation_schedule(const ModelGraph& model) {

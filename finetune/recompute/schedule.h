@@ -17,6 +17,9 @@ struct Action {
   Kind kind = Kind::forward;
   int stage = 0;
   SavedSet keep;  ///< forward only; what is not kept is dropped at the end of the action
+  /// Forward only, where `keep` has the input: it stays in host memory. Copied out while the forward runs, it comes
+  /// back during the action before the next one of this stage. Backends with memory of their own only.
+  bool offload_input = false;
 };
 
 /// A legal schedule runs each stage's forward with its input present, and each backward with the stage's input or
@@ -41,6 +44,9 @@ struct CheckpointPolicy {
   /// empty: everything but the nearly free.
   std::vector<std::string> save;
   int every_n = 1;  ///< every_n: layers a segment
+  /// activation_offloading: the inputs of layers that the first forward keeps lie in host memory until they are needed;
+  /// for automatic: where that pays.
+  bool offload_inputs = false;
 };
 
 /// What the analysis of one stage says; derived from the op list.
@@ -55,6 +61,13 @@ struct StageAnalysis {
   bool operator==(const StageAnalysis&) const = default;
 };
 std::vector<StageAnalysis> analyse(const ModelGraph& model);
+
+/// Whether a stage's input may lie in host memory: a layer's, since the tail reads its own at once.
+inline bool may_offload(const LayerGraph& graph) {
+  return graph.layer >= 0 && graph.input >= 0;
+}
+/// Inputs that the schedule keeps in host memory; one that goes there twice counts twice.
+int offloaded_inputs(const Schedule& schedule);
 
 /// Training schedule of a policy that needs no solving. Error(usage) when a name in `save` is no value, module or op
 /// kind of the layers.

@@ -24,7 +24,7 @@ std::string schedule_to_json(const ModelGraph& model, const Schedule& schedule) 
     auto& sets = j["sets"];
     const auto at = std::find(sets.begin(), sets.end(), names) - sets.begin();
     if (at == static_cast<std::ptrdiff_t>(sets.size())) sets.push_back(names);
-    j["actions"].push_back("f " + std::to_string(a.stage) + " " + std::to_string(at));
+    j["actions"].push_back((a.offload_input ? "o " : "f ") + std::to_string(a.stage) + " " + std::to_string(at));
   }
   return j.dump();
 }
@@ -45,15 +45,19 @@ std::optional<Schedule> schedule_from_json(const ModelGraph& model, const std::s
       s.actions.push_back({Action::Kind::backward, stage, {}});
       continue;
     }
-    if (kind != 'f' || n != 3 || set < 0 || set >= static_cast<int>(j["sets"].size())) return std::nullopt;
-    const auto& values = model.stages[static_cast<size_t>(stage)].values;
+    if ((kind != 'f' && kind != 'o') || n != 3 || set < 0 || set >= static_cast<int>(j["sets"].size()))
+      return std::nullopt;
+    const LayerGraph& g = model.stages[static_cast<size_t>(stage)];
+    const auto& values = g.values;
     SavedSet keep(values.size(), false);
     for (const auto& name : j["sets"][static_cast<size_t>(set)]) {
       const auto it = std::find_if(values.begin(), values.end(), [&](const ValueInfo& v) { return name == v.name; });
       if (it == values.end()) return std::nullopt;
       keep[static_cast<size_t>(it - values.begin())] = true;
     }
-    s.actions.push_back({Action::Kind::forward, stage, std::move(keep)});
+    const bool offload = kind == 'o';
+    if (offload && (!may_offload(g) || !keep[static_cast<size_t>(g.input)])) return std::nullopt;
+    s.actions.push_back({Action::Kind::forward, stage, std::move(keep), offload});
   }
   return s;
 }
@@ -71,12 +75,13 @@ std::string schedule_strip(const ModelGraph& model, const Schedule& schedule) {
     for (size_t v = 0; v < all.size(); ++v) {
       const double bytes = static_cast<double>(g.values[v].width) * static_cast<double>(size_of(g.values[v].dtype));
       whole += all[v] ? bytes : 0;
-      kept += all[v] && a.keep[v] ? bytes : 0;
+      const bool here = a.keep[v] && !(a.offload_input && static_cast<int>(v) == g.input);
+      kept += all[v] && here ? bytes : 0;
     }
     const int tenths = static_cast<int>(10 * kept / whole);
     at[s] = kept == whole             ? '*'
+            : a.keep == keep_input(g) ? (a.offload_input ? 'H' : 'I')
             : kept == 0               ? '.'
-            : a.keep == keep_input(g) ? 'I'
                                       : static_cast<char>('0' + std::clamp(tenths, 1, 9));
   }
   std::string out;

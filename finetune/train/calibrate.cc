@@ -81,6 +81,30 @@ double copy_seconds_per_byte(Context& ctx) {
   }
 }
 
+// Of copies between the device and pinned memory, as large as takes a measurable time; one at a time, as in a step.
+double host_seconds_per_byte(Context& ctx, bool out) {
+  const Backend& backend = ctx.backend();
+  for (size_t bytes = size_t{1} << 20;; bytes *= 4) {
+    const DeviceBuffer device(backend, bytes, "calibration");
+    const PinnedBuffer host(backend, bytes, "calibration");
+    backend.fill(device.data(), 1, bytes);
+    double least = 1e30;
+    for (int round = 0; round < 4; ++round) {  // the first makes streams and events
+      backend.synchronize();
+      const auto t0 = std::chrono::steady_clock::now();
+      if (out || round == 0)
+        backend.copy_out(host.data(), device.data(), bytes, 0);
+      else
+        backend.copy_in(device.data(), host.data(), bytes, 0);
+      backend.wait_copy(0);
+      backend.synchronize();
+      const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
+      if (round > 0) least = std::min(least, s);
+    }
+    if (least > 5e-4 || bytes >= size_t{64} << 20) return least / static_cast<double>(bytes);
+  }
+}
+
 }  // namespace
 
 std::string machine_name(const Context& ctx) {
@@ -148,6 +172,10 @@ CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
       if (const auto it = sums.find(CostModel::key(op, true)); it != sums.end())
         m.set(CostModel::key(op, false), it->second.first / it->second.second);
   m.set(CostModel::kKept, copy_seconds_per_byte(ctx));
+  if (ctx.backend().copy_out) {
+    m.set(CostModel::kCopyOut, host_seconds_per_byte(ctx, true));
+    m.set(CostModel::kCopyIn, host_seconds_per_byte(ctx, false));
+  }
   return m;
 }
 

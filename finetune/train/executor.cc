@@ -232,6 +232,27 @@ void Executor::prefetch(const Program& p, size_t instr) const {
   }
 }
 
+// Asks for the copies and waits of an instruction, those before it or those after it, from transfer `next` on; the
+// next.
+size_t Executor::transfer(const Program& p, size_t next, int instr, bool after, int64_t tokens) const {
+  const Backend& backend = ctx_.backend();
+  for (; next < p.transfers.size(); ++next) {
+    const Transfer& t = p.transfers[next];
+    if (t.instr != instr || (t.kind == Transfer::Kind::stored) != after) break;
+    const HostBuffer& h = p.host[static_cast<size_t>(t.host)];
+    char *const device = memory_ + p.buffers[static_cast<size_t>(t.buffer)].offset, *const host =
+                                                                                        host_memory_ + h.offset;
+    const auto bytes = static_cast<size_t>(h.row_bytes * tokens);
+    if (t.kind == Transfer::Kind::store)
+      backend.copy_out(host, device, bytes, t.slot);
+    else if (t.kind == Transfer::Kind::load)
+      backend.copy_in(device, host, bytes, t.slot);
+    else
+      backend.wait_copy(t.slot);
+  }
+  return next;
+}
+
 std::span<const float> Executor::losses(const Program& program, int64_t tokens) {
   const auto n = static_cast<size_t>(tokens);
   const auto* at = static_cast<const float*>(data(program, program.loss));
@@ -250,6 +271,9 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
   if (program.peak > bytes_ || step.tokens > program.max_tokens)
     throw Error(ErrorCode::internal, str("program needs ", program.peak, " bytes for up to ", program.max_tokens,
                                          " tokens; has ", bytes_, " for ", step.tokens));
+  if (program.host_peak > host_bytes_)
+    throw Error(ErrorCode::internal,
+                str("program needs ", program.host_peak, " bytes of host memory; has ", host_bytes_));
 
   claim();
   const bool host = ctx_.backend().host_memory, ahead = ctx_.backend().prefetch_weight != nullptr;
@@ -281,6 +305,7 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
   if (marked_.size() > kMostMarks) collect_times();
   int leased = -2;
   WeightLease lease;
+  size_t next_transfer = 0;
   for (size_t i = 0; i < program.instrs.size(); ++i) {
     const Instr& n = program.instrs[i];
     const LayerGraph& graph = model_.stages[static_cast<size_t>(n.stage)];
@@ -319,9 +344,11 @@ void Executor::run(const Program& program, const StepInputs& step, const RunOpti
       backend.time_mark(static_cast<int>(marked_.size()));
       marked_.push_back(phase);
     }
+    next_transfer = transfer(program, next_transfer, static_cast<int>(i), false, step.tokens);
     if (ahead) prefetch(program, i + 1);
     const auto t0 = std::chrono::steady_clock::now();
     n.backward ? info(op.kind).backward(r) : info(op.kind).forward(r);
+    next_transfer = transfer(program, next_transfer, static_cast<int>(i), true, step.tokens);
     if (options.profile && backend.synchronize) backend.synchronize();
     const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
     if (options.timed && !marks) seconds(phase) += s;

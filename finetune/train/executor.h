@@ -97,6 +97,9 @@ class Executor {
   /// thread; each run makes sure of it again, as executors share it. From then on nothing is allocated, and what needs
   /// more fails. Without a call memory grows on demand. Nothing to do on the CPU. Error(does_not_fit).
   void reserve(size_t workspace, size_t staging, std::vector<size_t> decoded_slots);
+  /// Pinned memory (Backend::allocate_pinned) of at least host_peak of every program to be run. `memory` must outlive
+  /// the runs, and their copies.
+  void use_host_memory(void* memory, size_t bytes) { host_memory_ = static_cast<char*>(memory), host_bytes_ = bytes; }
   void run(const Program& program, const StepInputs& step, const RunOptions& options);
   /// Where a buffer of the program lies, after a run.
   const void* data(const Program& program, int buffer) const {
@@ -113,11 +116,14 @@ class Executor {
   TensorView view(const Program& p, const ValueRef& r, int64_t tokens) const;
   void claim() const;
   void prefetch(const Program& p, size_t instr) const;
+  size_t transfer(const Program& p, size_t next, int instr, bool after, int64_t tokens) const;
   Context& ctx_;
   const ModelGraph& model_;
   std::shared_ptr<const WeightStore> store_;
   char* memory_;
   size_t bytes_;
+  char* host_memory_ = nullptr;
+  size_t host_bytes_ = 0;
   enum class Phase : uint8_t { forward, recompute, backward };
   double& seconds(Phase phase) {
     return phase == Phase::backward ? times_.backward : phase == Phase::recompute ? times_.recompute : times_.forward;

@@ -44,7 +44,7 @@ std::string FitAnswer::text() const {
 int64_t largest_tokens(const ModelGraph& model, const PlanRequest& request, CheckpointMode mode, int64_t most) {
   PlanRequest r = request;
   r.schedule.reset();
-  r.checkpointing = {mode, {}};
+  r.checkpointing = {.mode = mode, .offload_inputs = mode != CheckpointMode::off && r.checkpointing.offload_inputs};
   const auto fits = [&](int64_t tokens) {
     r.max_tokens = tokens;
     return plan_of(model, r, no_costs).fits();
@@ -85,9 +85,20 @@ FitAnswer make_it_fit(const ModelGraph& model, const PlanRequest& request, const
 
   if (a.request.checkpointing.mode != CheckpointMode::automatic || a.request.schedule) {
     a.request.schedule.reset();
-    a.request.checkpointing = {CheckpointMode::automatic, {}};
+    a.request.checkpointing = {.mode = CheckpointMode::automatic,
+                               .offload_inputs = a.request.checkpointing.offload_inputs};
     change("gradient_checkpointing", "auto");
     if (done()) return a;
+  }
+  if (a.request.device_formats && !a.request.checkpointing.offload_inputs) {
+    PlanRequest r = a.request;
+    r.checkpointing.offload_inputs = true;
+    const MemoryPlan p = plan_of(model, r, costs);
+    if (p.host_fits() && (acceptable(p) || p.need() < plan.need())) {
+      a.request = r;
+      change("activation_offloading", "true");
+      if (done()) return a;
+    }
   }
   // Halves of the chunk, while that frees anything: the first that fits, else the last that helped.
   constexpr size_t kLeastChunk = size_t{4} << 20;

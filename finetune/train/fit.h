@@ -30,8 +30,9 @@ struct FitAnswer {
   std::string text() const;        ///< "gradient_checkpointing: auto, loss_chunk_bytes: 32MiB"
 };
 
-/// The smallest changes that make the request fit its limit, in the order checkpointing, loss chunk, micro-batch (with
-/// more accumulation: rows per optimiser step stay), length; each goes on until recompute adds at most 60 % to a step.
+/// The smallest changes that make the request fit its limit, in the order checkpointing, on a device layer inputs in
+/// host memory, loss chunk, micro-batch (with more accumulation: rows per optimiser step stay), length; each goes on
+/// until recompute adds at most 60 % to a step.
 FitAnswer make_it_fit(const ModelGraph& model, const PlanRequest& request, const BatchShape& shape,
                       const std::function<CostModel()>& costs);
 

@@ -36,7 +36,7 @@ size_t MemoryPlan::need() const {
 }
 
 bool MemoryPlan::fits() const {
-  return limit.bytes == 0 || need() <= limit.bytes;
+  return host_fits() && (limit.bytes == 0 || need() <= limit.bytes);
 }
 
 MemoryLimit memory_limit(size_t limit, size_t reserve) {
@@ -65,8 +65,14 @@ std::string MemoryPlan::table() const {
   for (const auto& l : lines)
     if (!l.host) out += row(l.name, l.bytes, l.mapped ? "  (mapped file)" : "");
   out += row("total", total(), "");
+  for (const auto& l : lines) {
+    if (!l.host) continue;
+    const std::string free = host_limit > 0 ? str(", of ", size_text(host_limit), " free") : "";
+    out += row(l.name, l.bytes, str("  (host memory beside it", free, host_fits() ? ")" : "): does not fit").c_str());
+  }
   if (limit.bytes > 0) {
-    const std::string over = fits() ? "  fits" : str("  does not fit: ", size_text(need() - limit.bytes), " over");
+    const bool within = need() <= limit.bytes;
+    const std::string over = within ? "  fits" : str("  does not fit: ", size_text(need() - limit.bytes), " over");
     out += row("limit", limit.bytes,
                str("  (", limit.name, limit.counts_mapped ? ")" : ", mapped files beside it)", over).c_str());
   }
@@ -87,6 +93,14 @@ std::string size_text(size_t bytes) {
 
 void check_fits(const MemoryPlan& plan, const std::string& given) {
   if (plan.fits()) return;
+  if (plan.limit.bytes == 0 || plan.need() <= plan.limit.bytes)
+    throw Error(ErrorCode::does_not_fit,
+                str("host memory: the inputs of ", plan.offloaded_inputs, " layers and the staging of uploads take ",
+                    size_text(plan.host()), ", ", size_text(plan.host() - plan.host_limit), " more than the ",
+                    size_text(plan.host_limit), " that are free"),
+                given.empty() ? "gradient_checkpointing: auto offloads as many as there is room for; or a smaller "
+                                "micro_batch_size, or leave activation_offloading out"
+                              : given);
   const auto counted = [](const MemoryLine& l) { return l.host ? 0 : l.bytes; };
   const auto largest =
       std::max_element(plan.lines.begin(), plan.lines.end(),

@@ -13,7 +13,7 @@ struct MemoryLine {
   std::string name;
   size_t bytes = 0;
   bool mapped = false;  ///< file-backed pages of the weight store: shared, and given back under pressure
-  bool host = false;    ///< of a device's plan: the host's memory, which neither sums nor the limit count
+  bool host = false;    ///< pinned host memory beside a device's plan: no part of the total, held against host_limit
 };
 
 /// Bytes that a plan may take, and who says so.
@@ -32,13 +32,18 @@ struct MemoryPlan {
   std::vector<MemoryLine> lines;
   std::string schedule;           ///< name of the recompute schedule
   double recompute_overhead = 0;  ///< planned: seconds over those of a step that rebuilds nothing, less 1
+  double offload_overhead = 0;    ///< the part of it that inputs in host memory take
   double forward_seconds = 0, recompute_seconds = 0, backward_seconds = 0;  ///< of the largest micro-batch; 0: unknown
+  double offload_seconds = 0;
+  int offloaded_inputs = 0;  ///< inputs of layers in host memory
   MemoryLimit limit;
+  size_t host_limit = 0;  ///< bytes of pinned host memory that there are; 0: unknown
   size_t total() const;
-  size_t anonymous() const;  ///< without mapped lines
-  size_t host() const;       ///< the sum of the host's lines
-  size_t need() const;       ///< what the limit is held against
-  bool fits() const;
+  size_t host() const;  ///< of the host lines
+  bool host_fits() const { return host_limit == 0 || host() <= host_limit; }
+  size_t anonymous() const;   ///< without mapped lines
+  size_t need() const;        ///< what the limit is held against
+  bool fits() const;          ///< the device's memory, or the host's where that computes, and host_fits()
   std::string table() const;  ///< for people: a line each, the sum, and the limit
 };
 

@@ -60,6 +60,7 @@ class Run {
     if (ctx.backend().device_info) machine_key_ += str(", ", ctx.backend().device_info(ctx.device()).name);
     report_.first_eval_loss = report_.last_eval_loss = std::numeric_limits<double>::quiet_NaN();
     report_.planned_memory = trainer_->plan().anonymous();
+    report_.host_memory = trainer_->plan().host();
   }
 
   TrainReport run() {
@@ -252,7 +253,7 @@ class Run {
     if (!finished) save();
     if (finished && !o_.output_dir.empty()) save_adapter(o_.output_dir, adapters_, linears_, {o_.base_model_name});
     report_.state = state_;
-    report_.planned_overhead = trainer_->plan().recompute_overhead;
+    report_.planned_overhead = trainer_->plan().recompute_overhead - trainer_->plan().offload_overhead;
     report_.measured_overhead = trainer_->times().overhead();
   }
 

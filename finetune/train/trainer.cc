@@ -44,6 +44,9 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
                 .schedule = options.schedule,
                 .limit = options.limit ? *options.limit : memory_limit(ctx, 0, size_t{512} << 20)};
   r.decoded_weight_bytes = options.decoded_weight_bytes;
+  constexpr size_t kHostReserve = size_t{512} << 20;
+  const size_t free = available_memory();
+  r.host_limit = options.host_limit ? *options.host_limit : free > kHostReserve ? free - kHostReserve : free;
   if (!host) r.device_formats = std::make_shared<WeightFormats>(model_->store->formats());
   if (r.program_bytes == 0 && host)
     r.program_bytes = program_bytes(4 * flat + ctx.workspace_bytes() + (mapped ? 0 : model_->store->bytes()));
@@ -80,6 +83,8 @@ void Trainer::reserve() {
   adapters_.move_to(ctx_.backend());
   executor_.emplace(ctx_, graph_, model_->store->on(ctx_.backend()), arena_->region(kActivations), bytes);
   executor_->reserve(plan_.device_workspace, plan_.staging, plan_.decoded_slots);
+  host_ = PinnedBuffer(ctx_.backend(), plan_.training.program.host_peak, "offloaded layer inputs");
+  executor_->use_host_memory(host_.data(), host_.bytes());
   losses_.emplace(ctx_, max_tokens_);
   update_ = DeviceBuffer(ctx_.backend(), sizeof(UpdateMemory), "the optimiser's scalars");
 }

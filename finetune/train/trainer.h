@@ -29,6 +29,7 @@ struct TrainerOptions {
   AdamwOptions optimizer;
   uint64_t seed = 42;                ///< of the dropout masks
   std::optional<MemoryLimit> limit;  ///< empty: memory_limit(0, 512 MiB), what is free
+  std::optional<size_t> host_limit;  ///< see PlanRequest; empty: what is free less 512 MiB
   size_t program_bytes = 0;          ///< see PlanRequest; 0: measured
   std::optional<Schedule> schedule;  ///< run this one, whatever `checkpointing` says (a resumed run's plan)
   std::optional<CostModel> costs;    ///< of this machine; empty: measured when a schedule has to be solved for
@@ -114,6 +115,7 @@ class Trainer {
   int64_t max_tokens_;
   ModelGraph graph_;
   TrainingPlan plan_;
+  PinnedBuffer host_;  // of offloaded inputs
   std::optional<Arena> arena_;
   std::optional<StepBuffers> buffers_;
   std::optional<Executor> executor_;

@@ -33,8 +33,12 @@ void fill_lines(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pla
   m.lines.push_back(r.device_formats ? MemoryLine{"decoded weights", plan.decoded_weight_bytes()}
                                      : MemoryLine{"program, tokenizer, data", r.program_bytes});
   if (r.device_formats) m.lines.push_back({.name = "upload staging", .bytes = plan.staging, .host = true});
+  if (!p.host.empty())
+    m.lines.push_back({.name = "offloaded layer inputs", .bytes = p.host_peak, .mapped = false, .host = true});
+  m.offloaded_inputs = offloaded_inputs(plan.training.schedule);
   m.schedule = p.schedule;
   m.limit = r.limit;
+  m.host_limit = r.host_limit;
 }
 
 // The device's part of a plan that has a schedule: the workspace, and what is left for decoded weights.
@@ -56,10 +60,19 @@ void plan_device(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pl
 
 }  // namespace
 
+void check_offloading(bool offload_inputs, bool has_own_memory, const std::string& device) {
+  if (offload_inputs && !has_own_memory)
+    throw Error(ErrorCode::usage,
+                str("activation_offloading: found true, but device ", device, " computes in host memory itself"),
+                "leave it out, or use device: cuda");
+}
+
 TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const std::function<CostModel()>& costs,
                            bool want_seconds) {
   const ProgramOptions options{
       .max_tokens = r.max_tokens, .loss_chunk_bytes = r.loss_chunk_bytes, .sequence = r.sequence, .place = r.place};
+  check_offloading(r.checkpointing.offload_inputs || (r.schedule && offloaded_inputs(*r.schedule) > 0),
+                   r.device_formats != nullptr, "cpu");
   TrainingPlan plan;
   plan.evaluation = compile(model, evaluation_schedule(model), options);
   const auto planned = [&](const Schedule& s) {
@@ -78,7 +91,7 @@ TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const 
     planned(everything);
     if (!plan.memory.fits()) {
       if (!measured) measured = costs();
-      const SchedulePlanner planner(model, *measured, options);
+      const SchedulePlanner planner(model, *measured, options, {r.checkpointing.offload_inputs, r.host_limit});
       const int tries = r.device_formats ? 3 : 1;  // what a device takes besides depends on the program a little
       for (int k = 0; k < tries && !plan.memory.fits(); ++k) {
         const size_t others = plan.memory.need() - plan.arena();
@@ -86,7 +99,8 @@ TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const 
         std::optional<PlannedSchedule> found;
         if (budget >= plan.evaluation.peak) found = planner.automatic(budget);
         const bool none = !found;
-        plan.training = found ? std::move(*found) : planner.fixed({CheckpointMode::full, {}});
+        const CheckpointPolicy least{.mode = CheckpointMode::full, .offload_inputs = r.checkpointing.offload_inputs};
+        plan.training = found ? std::move(*found) : planner.fixed(least);
         plan.training.schedule.name = plan.training.program.schedule = "auto";
         plan_device(model, r, plan);
         if (none) break;
@@ -99,8 +113,11 @@ TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const 
   ProgramOptions unplaced = options;
   unplaced.place = false;
   const Program nothing_again = compile(model, training_schedule(model, {CheckpointMode::off, {}}), unplaced);
-  plan.memory.recompute_overhead = c.total() / cost_of(nothing_again, model, rates).total() - 1;
+  const double least = cost_of(nothing_again, model, rates).total();
+  plan.memory.recompute_overhead = c.total() / least - 1;
+  plan.memory.offload_overhead = c.offload / least;
   if (measured) {
+    plan.memory.offload_seconds = c.offload;
     plan.memory.forward_seconds = c.forward;
     plan.memory.recompute_seconds = c.recompute;
     plan.memory.backward_seconds = c.backward;

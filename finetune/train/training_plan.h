@@ -26,6 +26,7 @@ struct PlanRequest {
   CheckpointPolicy checkpointing;
   std::optional<Schedule> schedule;  ///< this one, whatever `checkpointing` says
   MemoryLimit limit;                 ///< what auto solves for
+  size_t host_limit = 0;             ///< bytes of host memory for offloaded inputs; 0: no limit
   bool place = true;                 ///< false: peaks are the greatest sums of live bytes, up to half a percent less
   /// Set for a backend with memory of its own: how the model's matrices are stored. Its workspace and its memory for
   /// decoded weights are then planned too.
@@ -45,10 +46,14 @@ struct TrainingPlan {
   size_t arena() const { return std::max(training.program.peak, evaluation.peak); }
 };
 
+/// Error(usage) for activation_offloading where the device's memory is the host's. `device`: where the run would
+/// compute.
+void check_offloading(bool offload_inputs, bool has_own_memory, const std::string& device);
+
 /// `costs` is asked for only where a schedule has to be solved or `want_seconds`; without it seconds are zero and the
 /// overhead is one of FLOPs and bytes at nominal rates. With auto: the fastest schedule within the limit; where none
 /// fits, the one that keeps each layer's input (memory.fits() is false then). On a device, what the schedule leaves of
-/// the limit goes to decoded weights: it costs no recompute.
+/// the limit goes to decoded weights: it costs no recompute. Error(usage): a schedule that offloads, without a device.
 TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& request, const std::function<CostModel()>& costs,
                            bool want_seconds);
 

@@ -3,6 +3,7 @@
 #include "cuda_ops.h"
 #include "decoded_weights.h"
 #include "device.h"
+#include "host_copies.h"
 #include "pinned.h"
 #include "staging.h"
 
@@ -35,6 +36,9 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .mark = cuda::mark,
       .reached = cuda::reached,
       .wait_for = cuda::wait_for,
+      .copy_out = cuda::copy_out,
+      .copy_in = cuda::copy_in,
+      .wait_copy = cuda::wait_copy,
       .reserve_workspace = cuda::reserve_workspace,
       .workspace_high = cuda::workspace_high,
       .reserve_staging = cuda::reserve_staging,

@@ -57,8 +57,8 @@ void release_pinned(void* p) {
       process().allocations.erase(it);
     }
   }
-  // Called from destructors. Nothing says that cudaFreeHost waits for copies that use the memory.
-  if (cudaStreamSynchronize(stream()) != cudaSuccess) static_cast<void>(cudaGetLastError());
+  // Called from destructors. Nothing says that cudaFreeHost waits for copies that use the memory, on whatever stream.
+  if (cudaDeviceSynchronize() != cudaSuccess) static_cast<void>(cudaGetLastError());
   if (cudaFreeHost(p) != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 

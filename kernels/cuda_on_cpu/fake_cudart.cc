@@ -27,7 +27,7 @@ struct Block {
 struct Pinned {  // memory of cudaMallocHost
   char* p;
   size_t size;
-  int reads;  // copies in a queue that have yet to read it
+  int uses;  // copies in a queue that have yet to read or write it
 };
 char* range;
 size_t bump, live_bytes;
@@ -183,7 +183,7 @@ cudaError_t cudaFreeHost(void* p) {
     note("cudaFreeHost: not memory of cudaMallocHost");
     return set_error(cudaErrorInvalidValue);
   }
-  if (b->reads > 0) fail("", 0, "cudaFreeHost: %d pending copies read this memory", b->reads);
+  if (b->uses > 0) fail("", 0, "cudaFreeHost: %d pending copies use this memory", b->uses);
   std::erase(registry<Pinned*>(), b);
   delete[] b->p;
   delete b;
@@ -200,21 +200,21 @@ cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kin
     return set_error(cudaErrorInvalidValue);
   }
   const auto* c = static_cast<const char*>(s);
-  if (Pinned* b = to_device && !from_device ? pinned_at(c) : nullptr) {  // read when it is its turn, not before
-    if (n > static_cast<size_t>(b->p + b->size - c)) {
+  const auto* host = to_device ? c : static_cast<const char*>(d);
+  if (Pinned* b = to_device != from_device ? pinned_at(host) : nullptr) {  // used when it is its turn, not before
+    if (n > static_cast<size_t>(b->p + b->size - host)) {
       note("cudaMemcpy of " + std::to_string(n) + " bytes: beyond an allocation of cudaMallocHost");
       return set_error(cudaErrorInvalidValue);
     }
-    ++b->reads;
+    ++b->uses;
     enqueue(stream, [=] {
       const DeviceScope on_device;
       memcpy(d, s, n);
-      --b->reads;
+      --b->uses;
     });
     return cudaSuccess;
   }
-  // Pageable memory: the call may wait. A source is staged before it returns.
-  if (to_device != from_device && !(from_device && pinned_at(static_cast<char*>(d)))) ++sync_count;
+  if (to_device != from_device) ++sync_count;  // pageable memory: the call may wait; a source is staged before it returns
   if (to_device && !from_device) {
     const auto staged = std::make_shared<std::vector<char>>(c, c + n);
     enqueue(stream, [=] {

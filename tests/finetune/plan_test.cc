@@ -11,6 +11,7 @@
 #include "finetune/train/fit.h"
 #include "finetune/train/trainer.h"
 #include "kernels/device_scratch.h"
+#include "kernels/error.h"
 #include "model_testing.h"
 #include "temp_dir.h"
 
@@ -163,6 +164,78 @@ TEST_CASE("on a device the plan has the ops' workspace, and decoded weights take
   CHECK(kinds.front() == 0);
   CHECK(kinds.back() == 3);
   CHECK(std::count(kinds.begin(), kinds.end(), 2) > 0);
+}
+
+TEST_CASE(
+    "layer inputs in host memory: a line beside the total, within what the host has, and advice after checkpointing") {
+  Planning p;
+  const size_t input = size_t{2048} * 576 * 2, decoded = 4 * size_t{1536} * 576;
+  p.request.checkpointing = {.mode = CheckpointMode::full, .offload_inputs = true};
+  CHECK_THROWS_WITH_AS(p.plan(), "activation_offloading: found true, but device cpu computes in host memory itself",
+                       Error);
+  p.request.device_formats = std::make_shared<WeightFormats>(planned_store_formats(p.c, {}, {}));
+  p.request.decoded_weight_bytes = 0;
+  p.request.place = false;
+  const MemoryPlan on_host = p.plan();
+  p.request.checkpointing = {CheckpointMode::full, {}};
+  const MemoryPlan full = p.plan();
+  CHECK(on_host.offloaded_inputs == 30);
+  CHECK(on_host.lines.back().name == "offloaded layer inputs");
+  CHECK(on_host.host() == 30 * input);
+  CHECK(full.host() == 0);
+  // On the device two of them remain, of the layer that runs backward and of the next, on its way; or one, at the loss.
+  CHECK(full.total() - on_host.total() <= 29 * input);
+  CHECK(full.total() - on_host.total() >= 25 * input);
+  CHECK(on_host.recompute_overhead > full.recompute_overhead);
+  CHECK(on_host.offload_overhead ==
+        doctest::Approx(on_host.recompute_overhead - full.recompute_overhead).epsilon(1e-6));
+  CHECK(on_host.offload_seconds > 0);
+  CHECK(on_host.table().find("offloaded layer inputs") != std::string::npos);
+  CHECK(on_host.table().find("(host memory beside it)") != std::string::npos);
+  CHECK(full.table().find("host memory") == std::string::npos);
+
+  // auto: as many as the host has room for, under a limit that `true` alone is above.
+  p.request.checkpointing = {.mode = CheckpointMode::automatic, .offload_inputs = true};
+  p.limit(full.total() - 10 * input);
+  p.request.decoded_weight_bytes.reset();
+  const auto fast = [] {
+    CostModel costs = nominal();
+    for (const char* way : {CostModel::kCopyOut, CostModel::kCopyIn})
+      costs.set(way, 0.3 * costs.seconds_per_host_byte(true));
+    return costs;
+  };
+  const auto plan = [&] { return plan_training(p.graph, p.request, fast, true).memory; };
+  const MemoryPlan any = plan();
+  CHECK(any.fits());
+  CHECK(any.offloaded_inputs > 9);
+  p.request.host_limit = 12 * input;
+  const MemoryPlan few = plan();
+  CHECK(few.fits());
+  CHECK(few.offloaded_inputs > 0);
+  CHECK(few.host() <= 12 * input);
+  CHECK(few.recompute_overhead >= any.recompute_overhead);
+  p.request.checkpointing.mode = CheckpointMode::full;
+  const MemoryPlan over = p.plan();
+  CHECK_FALSE(over.fits());
+  CHECK(over.table().find("of 27.0 MiB free): does not fit") != std::string::npos);
+  CHECK_THROWS_WITH_AS(
+      check_fits(over),
+      "host memory: the inputs of 30 layers take 67.5 MiB, 40.5 MiB more than the 27.0 MiB that are free", Error);
+  p.request.host_limit = 0;
+
+  // Advice: after checkpointing, before the loss chunk.
+  p.request.checkpointing = {CheckpointMode::off, {}};
+  p.request.loss_chunk_bytes = 4 * kMiB;
+  std::vector<std::string> keys;
+  for (size_t limit = full.total() + decoded - 60 * kMiB; keys.size() < 2 && limit > 100 * kMiB; limit -= input) {
+    p.limit(limit);
+    const FitAnswer a = make_it_fit(p.graph, p.request, p.shape, fast);
+    REQUIRE(a.fits);
+    keys.clear();
+    for (const FitChange& change : a.changes) keys.push_back(change.key);
+    if (keys.size() == 2) CHECK(a.request.checkpointing.offload_inputs);
+  }
+  CHECK(keys == std::vector<std::string>{"gradient_checkpointing", "activation_offloading"});
 }
 
 TEST_CASE("limits: what counts, and what a control group leaves") {

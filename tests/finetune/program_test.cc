@@ -5,11 +5,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 
 #include "finetune/model/op_kind.h"
 #include "finetune/recompute/placement.h"
 #include "model_testing.h"
+#include "schedule_testing.h"
 
 using namespace bantam;
 using namespace bantam::testing;
@@ -31,6 +33,11 @@ size_t live_bytes_from_instructions(const Program& p) {
     for (const auto& r : n.out) touch(r.buffer);
     for (const auto& r : n.dout) touch(r.buffer);
     touch(n.scratch);
+  }
+  for (const Transfer& t : p.transfers) {  // a copy uses its buffer from when it is asked for to when it is waited for
+    const auto b = static_cast<size_t>(t.buffer);
+    if (t.kind == Transfer::Kind::load) first[b] = std::min(first[b], t.instr);
+    if (t.kind == Transfer::Kind::stored) last[b] = std::max(last[b], t.instr);
   }
   if (p.loss >= 0) last[static_cast<size_t>(p.loss)] = static_cast<int>(p.instrs.size()) - 1;
   size_t peak = 0;
@@ -73,6 +80,95 @@ TEST_CASE("placed peak is within 3 % of the greatest sum of live bytes") {
           CHECK(static_cast<double>(e.peak) <= 1.03 * static_cast<double>(e.live_peak));
           check_no_overlap(e);
         }
+}
+
+namespace {
+
+bool mentions(const Instr& n, int b, bool written) {
+  const auto is = [&](const ValueRef& r) { return r.buffer == b; };
+  const bool out = std::any_of(n.out.begin(), n.out.end(), is) || std::any_of(n.din.begin(), n.din.end(), is);
+  return out ||
+         (!written && (std::any_of(n.in.begin(), n.in.end(), is) || std::any_of(n.dout.begin(), n.dout.end(), is)));
+}
+
+// Each copy out is waited for before its buffer is written or given up; each copy in has a buffer of its own, which is
+// read after it was waited for; host memory of two inputs at a time does not overlap.
+void check_transfers(const Program& p) {
+  using Kind = Transfer::Kind;
+  std::vector<std::array<int, 4>> at(p.host.size(), {-1, -1, -1, -1});
+  for (size_t i = 0; i < p.transfers.size(); ++i) {
+    const Transfer& t = p.transfers[i];
+    int& mine = at[static_cast<size_t>(t.host)][static_cast<size_t>(t.kind)];
+    CHECK(mine == -1);
+    mine = t.instr;
+    if (i > 0) CHECK(p.transfers[i - 1].instr <= t.instr);
+    const Buffer& b = p.buffers[static_cast<size_t>(t.buffer)];
+    CHECK(b.bytes == p.host[static_cast<size_t>(t.host)].bytes);
+    CHECK((b.first <= t.instr && t.instr <= b.last));
+    if (t.kind == Kind::load) CHECK(b.first == t.instr);
+  }
+  for (const Transfer& t : p.transfers) {
+    const auto& [load, loaded, store, stored] = at[static_cast<size_t>(t.host)];
+    REQUIRE((store >= 0 && store <= stored));
+    CHECK((load < 0) == (loaded < 0));
+    if (load >= 0) CHECK((stored < load && load <= loaded));
+    for (int i = 0; i < static_cast<int>(p.instrs.size()); ++i) {
+      const Instr& n = p.instrs[static_cast<size_t>(i)];
+      if (t.kind == Kind::store && store <= i && i <= stored) CHECK_FALSE(mentions(n, t.buffer, true));
+      if (t.kind == Kind::load && i < loaded) CHECK_FALSE(mentions(n, t.buffer, false));
+    }
+  }
+  for (size_t a = 0; a < p.host.size(); ++a)
+    for (size_t b = 0; b < a; ++b) {
+      const HostBuffer &x = p.host[a], &y = p.host[b];
+      if (x.last < y.first || y.last < x.first) continue;
+      CHECK((x.offset + x.bytes <= y.offset || y.offset + y.bytes <= x.offset));
+    }
+  for (const HostBuffer& h : p.host) CHECK(h.offset + h.bytes <= p.host_peak);
+}
+
+}  // namespace
+
+TEST_CASE("inputs in host memory: copies have what they need, and the arena is exact without them") {
+  ModelConfig c = tiny_config();
+  c.num_hidden_layers = 5;
+  const AdapterSet adapters({.r = 4, .lora_dropout = 0.1}, linear_modules(c), 1);
+  const ModelGraph g = build_model_graph(c, DType::bf16, &adapters);
+  int again = 0;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const Schedule s = RandomSchedule(g, seed, true).draw();
+    const Program p = compile(g, s, {.max_tokens = 64});
+    check_transfers(p);
+    CHECK(p.live_peak == live_bytes_from_instructions(p));
+    check_no_overlap(p);
+    CHECK(static_cast<int>(p.host.size()) == offloaded_inputs(s));
+    std::vector<int> times(g.stages.size(), 0);
+    for (const Action& a : s.actions)
+      if (a.offload_input) again += ++times[static_cast<size_t>(a.stage)] == 2;  // it went there a second time
+  }
+  CHECK(again > 0);
+  // `true`: one input after the other, and the input of the layer below during a backward.
+  const ModelConfig large = smollm2_135m();
+  const AdapterSet shapes({.r = 16}, linear_modules(large), 1);
+  const ModelGraph m = build_model_graph(large, DType::bf16, &shapes);
+  const ProgramOptions options{.max_tokens = 1024, .loss_chunk_bytes = 16 << 20};
+  const Program full = compile(m, training_schedule(m, {.mode = CheckpointMode::full}), options),
+                offloaded =
+                    compile(m, training_schedule(m, {.mode = CheckpointMode::full, .offload_inputs = true}), options);
+  const size_t input = size_t{1024} * 576 * 2;
+  CHECK(full.transfers.empty());
+  CHECK(full.host_peak == 0);
+  CHECK(offloaded.host_peak == 30 * input);
+  CHECK(offloaded.instrs.size() == full.instrs.size());
+  CHECK(full.live_peak - offloaded.live_peak <= 28 * input);
+  CHECK(full.live_peak - offloaded.live_peak >= 26 * input);
+  check_transfers(offloaded);
+  Schedule wrong = training_schedule(g, {.mode = CheckpointMode::full});
+  wrong.actions[1].keep.assign(wrong.actions[1].keep.size(), false);
+  wrong.actions[1].offload_input = true;
+  CHECK_THROWS_WITH_AS(compile(g, wrong, {.max_tokens = 8}),
+                       doctest::Contains("an input goes to the host that is not kept: model.layers.0.hidden"), Error);
 }
 
 TEST_CASE("deep models are placed as tightly, without a search") {

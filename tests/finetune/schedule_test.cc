@@ -12,54 +12,12 @@
 #include "finetune/recompute/schedule_text.h"
 #include "finetune/train/trainer.h"
 #include "model_testing.h"
+#include "schedule_testing.h"
 
 using namespace bantam;
 using namespace bantam::testing;
 
 namespace {
-
-// A random persistent schedule: segments of any length at any level, and any set of values kept.
-class RandomSchedule {
- public:
-  RandomSchedule(const ModelGraph& g, unsigned seed) : g_(g), analysis_(analyse(g)), rng_(seed) {}
-  Schedule draw() {
-    s_ = {.name = "random", .actions = {}};
-    int first = 0;
-    while (!analysis_[static_cast<size_t>(first)].has_backward) forward(first, false), ++first;
-    emit(first, static_cast<int>(g_.stages.size()) - 1);
-    return s_;
-  }
-
- private:
-  size_t below(size_t n) { return rng_() % n; }
-  void forward(int stage, bool keep_the_input) {
-    const LayerGraph& l = g_.stages[static_cast<size_t>(stage)];
-    s_.actions.push_back(
-        {Action::Kind::forward, stage, keep_the_input ? keep_input(l) : SavedSet(l.values.size(), false)});
-  }
-  void emit(int i, int j) {
-    const LayerGraph& l = g_.stages[static_cast<size_t>(i)];
-    if (i == j) {
-      if (static_cast<size_t>(i) + 1 == g_.stages.size()) forward(i, true);
-      s_.actions.push_back({Action::Kind::backward, i, {}});
-    } else if (below(2)) {
-      const int p = i + 1 + static_cast<int>(below(static_cast<size_t>(j - i)));
-      for (int x = i; x < p; ++x) forward(x, x == i);
-      emit(p, j);
-      emit(i, p - 1);
-    } else {
-      SavedSet keep = keep_input(l);
-      for (size_t v = 0; v < keep.size(); ++v) keep[v] = keep[v] || below(3) == 0;
-      s_.actions.push_back({Action::Kind::forward, i, keep});
-      emit(i + 1, j);
-      s_.actions.push_back({Action::Kind::backward, i, {}});
-    }
-  }
-  const ModelGraph& g_;
-  std::vector<StageAnalysis> analysis_;
-  std::mt19937 rng_;
-  Schedule s_;
-};
 
 struct Trace {
   std::vector<double> losses, norms;
@@ -192,6 +150,47 @@ TEST_CASE("the chain that is planned is what the compiler builds") {
   }
 }
 
+TEST_CASE("with inputs in host memory too, and auto is faster with them or does without") {
+  ModelConfig c = smollm2_135m();
+  c.num_hidden_layers = 10;
+  const AdapterSet adapters({.r = 16, .lora_dropout = 0.1}, linear_modules(c), 1);
+  const ModelGraph g = build_model_graph(c, DType::bf16, &adapters);
+  const ProgramOptions options{.max_tokens = 512, .loss_chunk_bytes = size_t{2} << 20};
+  const size_t input = size_t{512} * 576 * 2;
+  for (const double copies : {0.3, 1.0, 4.0}) {  // hidden by the ops; by backwards only; by nothing
+    CostModel costs = CostModel::assume(3e11);
+    for (const char* way : {CostModel::kCopyOut, CostModel::kCopyIn})
+      costs.set(way, copies * CostModel::kFlopsPerHostByte / 3e11);
+    const SchedulePlanner planner(g, costs, options, {true, 7 * input}), without(g, costs, options);
+    const ChainModel& m = planner.offload_chain();
+    const size_t most = planner.fixed({CheckpointMode::off, {}}).program.peak;
+    int offloaded = 0, here = 0;
+    for (const double share : {1.0, 0.5, 0.25, 0.15}) {
+      const auto budget = static_cast<size_t>(share * static_cast<double>(most));
+      CAPTURE(share);
+      CAPTURE(copies);
+      const auto plan = ChainPlanner(m.chain, budget).plan(budget);
+      REQUIRE(plan);
+      const PlannedSchedule p = planner.of(schedule_of(g, m, plan->ops, "test"));
+      CHECK(p.program.live_peak <= plan->peak + m.outside);
+      CHECK(static_cast<double>(p.program.live_peak) >= 0.9 * static_cast<double>(plan->peak) - 8e6);
+      CHECK(p.cost.total() == doctest::Approx(plan->seconds + m.seconds_below).epsilon(0.01));
+      CHECK(p.program.host_peak <= 7 * input);
+      const auto a = planner.automatic(budget), b = without.automatic(budget);
+      REQUIRE(a);
+      CHECK(a->program.peak <= budget);
+      CHECK(a->program.host_peak <= 7 * input);
+      if (b) CHECK(a->cost.total() <= b->cost.total());
+      const int n = offloaded_inputs(a->schedule);
+      if (n > 0 && b) CHECK(a->cost.total() < b->cost.total());
+      (n > 0 ? offloaded : here) += 1;
+      CHECK((n > 0) == (a->program.host_peak > 0));
+    }
+    CHECK(here > 0);
+    if (copies < 1) CHECK(offloaded > 2);
+  }
+}
+
 TEST_CASE("auto uses the budget, is never slower than a simple policy that fits, and is faster with more") {
   const ModelConfig c = smollm2_135m();
   const AdapterSet adapters({.r = 16}, linear_modules(c), 1);
@@ -276,8 +275,10 @@ TEST_CASE("a schedule is read back as it was written; one of another model is no
   const ModelConfig c = deep_config();
   const AdapterSet adapters = random_adapters(c, {.r = 4, .lora_dropout = 0.1});
   const ModelGraph g = build_model_graph(c, DType::bf16, &adapters);
-  for (unsigned seed = 0; seed < 10; ++seed) {
-    const Schedule s = RandomSchedule(g, seed).draw();
+  int offloaded = 0;
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    const Schedule s = RandomSchedule(g, seed, seed >= 10).draw();
+    offloaded += offloaded_inputs(s);
     const auto back = schedule_from_json(g, schedule_to_json(g, s));
     REQUIRE(back);
     CHECK(back->name == s.name);
@@ -286,18 +287,28 @@ TEST_CASE("a schedule is read back as it was written; one of another model is no
       CHECK(back->actions[i].kind == s.actions[i].kind);
       CHECK(back->actions[i].stage == s.actions[i].stage);
       CHECK(back->actions[i].keep == s.actions[i].keep);
+      CHECK(back->actions[i].offload_input == s.actions[i].offload_input);
     }
   }
+  CHECK(offloaded > 10);
   const std::string text = schedule_to_json(g, RandomSchedule(g, 3).draw());
   const ModelGraph bare = build_model_graph(tiny_config(), DType::bf16, nullptr);
   CHECK_FALSE(schedule_from_json(bare, text));
   for (const char* bad :
        {"", "[]", "{}", R"({"name":"x","sets":[],"actions":["f 0 0"]})",
         R"({"name":"x","sets":[[]],"actions":["f 99 0"]})", R"({"name":"x","sets":[[]],"actions":["b"]})",
-        R"({"name":"x","sets":[["nothing"]],"actions":["f 1 0"]})", R"({"name":"x","sets":[[]],"actions":[7]})"})
+        R"({"name":"x","sets":[["nothing"]],"actions":["f 1 0"]})", R"({"name":"x","sets":[[]],"actions":["o 1 0"]})",
+        R"({"name":"x","sets":[["hidden"]],"actions":["o 7 0"]})",
+        R"({"name":"x","sets":[["hidden"]],"actions":["p 1 0"]})", R"({"name":"x","sets":[[]],"actions":[7]})"})
     CHECK_FALSE(schedule_from_json(g, bad));
   const Schedule full = training_schedule(g, {CheckpointMode::full, {}});
   CHECK(schedule_strip(g, full) == "IIIIII");
+  const auto with_offload = [&](CheckpointMode mode) {
+    return schedule_strip(g, training_schedule(g, {.mode = mode, .offload_inputs = true}));
+  };
+  CHECK(with_offload(CheckpointMode::full) == "HHHHHH");
+  CHECK(with_offload(CheckpointMode::off) == "999999");
+  CHECK(with_offload(CheckpointMode::sqrt) == "H..H..");
   CHECK(schedule_strip(g, training_schedule(g, {CheckpointMode::off, {}})) == "******");
   CHECK(schedule_strip(g, training_schedule(g, {CheckpointMode::sqrt, {}})) == "I..I..");
   for (const char tenths : schedule_strip(g, training_schedule(g, {CheckpointMode::selective, {}})))

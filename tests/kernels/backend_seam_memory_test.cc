@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the emulated device's ops take beside their arguments: a workspace that is what device_scratch() says, and
-// decoded weights that are kept in slots, which changes no number.
+// decoded weights that are kept in slots, which changes no number; and copies to host memory beside the ops.
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <functional>
 
 #include "kernels/attention.h"
+#include "kernels/copy.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/device_buffer.h"
 #include "kernels/device_scratch.h"
+#include "kernels/error.h"
 #include "kernels/grad_norm.h"
 #include "kernels/product.h"
 #include "kernels/rms_norm.h"
@@ -366,6 +369,59 @@ TEST_CASE("pinned: a mark says when copies from and to pinned memory are done") 
   }
   d.backend.release_pinned(from);
   d.backend.release_pinned(to);
+}
+
+TEST_CASE("host copies: what ops leave in one buffer goes out, comes back into two, and nothing waits for the device") {
+  Device d;
+  constexpr int64_t kRows = 9, kCols = 40;
+  constexpr size_t kBytes = kRows * kCols * sizeof(float);
+  constexpr int kRounds = 12;  // a wait that is missing shows in one of them, in whatever order streams run
+  const auto count =
+      reinterpret_cast<unsigned long (*)()>(dlsym(dlopen(BANTAM_CUDA_ON_CPU, RTLD_NOW | RTLD_NOLOAD), "coc_sync_count"));
+  std::vector<std::unique_ptr<DeviceMatrix>> x, y;
+  std::vector<std::vector<float>> values;
+  for (int r = 0; r < kRounds; ++r) {
+    values.push_back(random_values(kRows * kCols, 70 + static_cast<unsigned>(r)));
+    x.push_back(std::make_unique<DeviceMatrix>(d.ctx, DType::f32, kRows, kCols, values.back()));
+    y.push_back(std::make_unique<DeviceMatrix>(d.ctx, DType::f32, kRows, kCols));
+  }
+  const DeviceMatrix one(d.ctx, DType::f32, kRows, kCols), even(d.ctx, DType::f32, kRows, kCols),
+      odd(d.ctx, DType::f32, kRows, kCols);
+  const TensorView back[] = {even, odd};
+  CHECK(d.backend.memory_use().pinned == 0);
+  {
+    const PinnedBuffer host(d.backend, kRounds * kBytes, "a test");
+    CHECK(d.backend.memory_use().pinned == kRounds * kBytes);
+    char* const at = static_cast<char*>(host.data());
+    const auto load = [&](int r) {
+      d.backend.copy_in(back[r % 2].data, at + static_cast<size_t>(r) * kBytes, kBytes, r % 2);
+    };
+    const unsigned long before = count();
+    for (int sweep = 0; sweep < 2; ++sweep) {  // host memory is used again as well
+      for (int r = 0; r < kRounds; ++r) {
+        copy(d.ctx, {.x = *x[static_cast<size_t>(r)], .y = one});
+        d.backend.copy_out(at + static_cast<size_t>(r) * kBytes, TensorView(one).data, kBytes, 2);
+        copy(d.ctx, {.x = one, .y = *y[static_cast<size_t>(r)]});  // beside it
+        d.backend.wait_copy(2);
+        d.backend.fill(TensorView(one).data, 0xff, kBytes);
+      }
+      load(kRounds - 1);
+      for (int r = kRounds; r-- > 0;) {
+        d.backend.wait_copy(r % 2);
+        if (r > 0) load(r - 1);
+        copy(d.ctx, {.x = back[r % 2], .y = *y[static_cast<size_t>(r)]});
+        d.backend.fill(back[r % 2].data, 0xff, kBytes);
+      }
+    }
+    CHECK(count() == before);
+    for (size_t r = 0; r < values.size(); ++r) CHECK(y[r]->host() == values[r]);
+    for (int r = 0; r < kRounds; ++r) load(r);  // nobody waits: the end of the memory does
+  }
+  CHECK(d.backend.memory_use().pinned == 0);
+  setenv("COC_FAIL", "cudaMallocHost:2", 1);
+  CHECK_THROWS_WITH_AS(PinnedBuffer(d.backend, 77, "a test"),
+                       doctest::Contains("cannot reserve 77 bytes of pinned host memory for a test"), Error);
+  unsetenv("COC_FAIL");
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST_CASE("a copy out of pinned memory reads it when the stream comes to it") {
   CHECK(copied_from_pinned() == (deferred() ? 2 : 1));
   const Device<int> to(16);
   if (deferred())
-    check_words("1 pending copies read this memory", [&] {
+    check_words("1 pending copies use this memory", [&] {
       void* p = nullptr;
       cu_check(cudaMallocHost(&p, 64), "cudaMallocHost");
       cu_check(cudaMemcpyAsync(to.get(), p, 64, cudaMemcpyHostToDevice, stream()), "copy");

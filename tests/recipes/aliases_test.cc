@@ -59,7 +59,8 @@ TEST_CASE("values of other tools") {
   CHECK(recipe_of("lr_scheduler_type: constant_with_warmup").lr_scheduler == Recipe::LrScheduler::constant);
   CHECK(recipe_of("max_steps: -1").max_steps == std::nullopt);
   CHECK(recipe_of("gradient_checkpointing: unsloth").gradient_checkpointing == Recipe::Checkpointing::on);
-  CHECK(contains(error_of("gradient_checkpointing: offload"), "activation_offloading"));
+  CHECK(contains(error_of("gradient_checkpointing: offload"), "activation_offloading: true"));
+  CHECK(recipe_of("enable_activation_offloading: true").activation_offloading);
 }
 
 TEST_CASE("warm-up as a ratio or as steps") {

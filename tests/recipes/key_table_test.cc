@@ -26,7 +26,7 @@ const std::map<std::string, std::vector<std::string>> kMain = {
       "sample_packing", "dataset_prepared_path"}},
     {"memory",
      {"gradient_checkpointing", "selective_checkpointing", "memory_limit", "memory_reserve", "loss_chunk_bytes",
-      "on_does_not_fit"}},
+      "activation_offloading", "on_does_not_fit"}},
     {"training",
      {"micro_batch_size", "gradient_accumulation_steps", "effective_batch_size", "num_epochs", "max_steps", "optimizer",
       "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "lr_scheduler",
@@ -35,24 +35,12 @@ const std::map<std::string, std::vector<std::string>> kMain = {
     {"output",
      {"output_dir", "save_steps", "save_minutes", "save_total_limit", "resume_from_checkpoint", "logging_steps",
       "report_to"}}};
-const std::vector<std::string> kLater = {"quantize_lm_head",
-                                         "quantize_embeddings",
-                                         "skip_modules",
-                                         "use_dora",
-                                         "lora_init",
-                                         "loraplus_lr_ratio",
-                                         "layers_to_transform",
-                                         "rank_pattern",
-                                         "alpha_pattern",
-                                         "lora_modules_to_save",
-                                         "adapter_path",
-                                         "activation_offloading",
-                                         "early_stopping_patience",
-                                         "eval_sample_prompts",
-                                         "load_best_model_at_end",
-                                         "max_minutes",
-                                         "export_formats",
-                                         "merge_dtype"};
+const std::vector<std::string> kLater = {
+    "quantize_lm_head",    "quantize_embeddings",    "skip_modules",        "use_dora",
+    "lora_init",           "loraplus_lr_ratio",      "layers_to_transform", "rank_pattern",
+    "alpha_pattern",       "lora_modules_to_save",   "adapter_path",        "early_stopping_patience",
+    "eval_sample_prompts", "load_best_model_at_end", "max_minutes",         "export_formats",
+    "merge_dtype"};
 
 }  // namespace
 
@@ -147,6 +135,7 @@ TEST_CASE("the defaults that people rely on") {
                                                        {"seed", "42"},
                                                        {"eval_steps", "epoch"},
                                                        {"save_steps", "epoch"},
+                                                       {"activation_offloading", "false"},
                                                        {"save_minutes", "15"},
                                                        {"save_total_limit", "2"},
                                                        {"resume_from_checkpoint", "auto"},
@@ -174,8 +163,8 @@ TEST_CASE("what changes results and what a resume may change") {
   for (const char* name : {"num_epochs", "max_steps", "learning_rate", "weight_decay", "max_grad_norm"})
     CHECK(letters(name) == "RE");
   for (const char* name : {"hf_base", "num_threads", "max_excess_fraction", "gradient_checkpointing",
-                           "selective_checkpointing", "memory_limit", "loss_chunk_bytes", "eval_steps", "save_steps",
-                           "save_total_limit", "logging_steps", "report_to"}) {
+                           "selective_checkpointing", "memory_limit", "loss_chunk_bytes", "activation_offloading",
+                           "eval_steps", "save_steps", "save_total_limit", "logging_steps", "report_to"}) {
     CAPTURE(name);
     CHECK(letters(name) == "C");
   }
@@ -187,10 +176,9 @@ TEST_CASE("keys of later versions are refused unless they change nothing") {
   CHECK(error_of("load_best_model_at_end: true\n") ==
         "r.yaml:5:25: load_best_model_at_end: found \"true\": known, not available in this version (only its default, "
         "false)");
-  for (const char* line :
-       {"use_dora: true", "quantize_lm_head: yes", "skip_modules: [lm_head]", "lora_init: pissa",
-        "rank_pattern: {a: 4}", "eval_sample_prompts: [a]", "max_minutes: 30", "activation_offloading: true",
-        "export_formats: [gguf]", "merge_dtype: f16", "early_stopping_patience: 3"}) {
+  for (const char* line : {"use_dora: true", "quantize_lm_head: yes", "skip_modules: [lm_head]", "lora_init: pissa",
+                           "rank_pattern: {a: 4}", "eval_sample_prompts: [a]", "max_minutes: 30",
+                           "export_formats: [gguf]", "merge_dtype: f16", "early_stopping_patience: 3"}) {
     CAPTURE(line);
     CHECK(error_of(std::string(line) + "\n").find("known, not available in this version") != std::string::npos);
   }

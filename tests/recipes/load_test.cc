@@ -19,6 +19,17 @@ bool contains(const std::string& text, const std::string& part) {
 }
 }  // namespace
 
+TEST_CASE("activations are offloaded from a GPU only") {
+  CHECK(recipe_of("activation_offloading: true\n").activation_offloading);
+  CHECK(recipe_of("activation_offloading: true\ndevice: cuda:1\n").activation_offloading);
+  CHECK_FALSE(recipe_of("").activation_offloading);
+  CHECK(
+      error_of("device: cpu\nactivation_offloading: yes\n") ==
+      "r.yaml:6:1: activation_offloading: found true, but device cpu computes in host memory itself: leave it out, or "
+      "use device: cuda");
+  CHECK(error_of("device: cpu\nactivation_offloading: no\n") == "no error");
+}
+
 TEST_CASE("sections and a flat file mean the same") {
   const std::string sections =
       "model:\n  base_model: m\nlora:\n  lora_r: 8\n  lora_target_modules: [q_proj, v_proj]\ndata:\n  datasets:\n"

@@ -12,7 +12,7 @@ namespace {
 /// A recipe in which no key has its default.
 Recipe unusual() {
   return recipe_of(
-      "hf_base: no\ndtype: f32\ndevice: cpu\nnum_threads: 3\nquant_type: none\ndouble_quant: false\nlora_r: "
+      "hf_base: no\ndtype: f32\ndevice: cuda:1\nnum_threads: 3\nquant_type: none\ndouble_quant: false\nlora_r: "
       "7\nlora_alpha: 0.1\n"
       "lora_dropout: 0.3333333333333333\nlora_target_modules: '.*\"\\(q|v)_proj'\nuse_rslora: true\ntype: text\n"
       "test_datasets: [{path: 'a b, c: #d.jsonl', type: prompt_completion, field_prompt: 'q: {}', field_completion: "
@@ -21,7 +21,8 @@ Recipe unusual() {
       "0.5\nsample_packing: false\n"
       "gradient_checkpointing: selective\nselective_checkpointing: {save: [attention, "
       "'self_attn.q_proj']}\nmemory_limit: 3GB\n"
-      "memory_reserve: 1\nloss_chunk_bytes: 1MiB\nmicro_batch_size: 3\neffective_batch_size: 15\nnum_epochs: "
+      "memory_reserve: 1\nactivation_offloading: true\nloss_chunk_bytes: 1MiB\nmicro_batch_size: "
+      "3\neffective_batch_size: 15\nnum_epochs: "
       "0.5\nmax_steps: 11\n"
       "learning_rate: 1.2345678901234567e-5\nweight_decay: 0.01\nadam_beta1: 0.8\nadam_beta2: 0.95\nadam_epsilon: "
       "1e-6\n"
