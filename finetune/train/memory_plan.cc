@@ -65,19 +65,18 @@ std::string MemoryPlan::table() const {
   for (const auto& l : lines)
     if (!l.host) out += row(l.name, l.bytes, l.mapped ? "  (mapped file)" : "");
   out += row("total", total(), "");
-  for (const auto& l : lines) {
-    if (!l.host) continue;
-    const std::string free = host_limit > 0 ? str(", of ", size_text(host_limit), " free") : "";
-    out += row(l.name, l.bytes, str("  (host memory beside it", free, host_fits() ? ")" : "): does not fit").c_str());
-  }
   if (limit.bytes > 0) {
     const bool within = need() <= limit.bytes;
     const std::string over = within ? "  fits" : str("  does not fit: ", size_text(need() - limit.bytes), " over");
     out += row("limit", limit.bytes,
                str("  (", limit.name, limit.counts_mapped ? ")" : ", mapped files beside it)", over).c_str());
   }
-  for (const auto& l : lines)
-    if (l.host) out += row(l.name, l.bytes, "  (pinned memory of the host, beside the device's)");
+  for (const auto& l : lines) {
+    if (!l.host) continue;
+    const std::string free = host_limit > 0 ? str(", of ", size_text(host_limit), " free") : "";
+    out += row(l.name, l.bytes,
+               str("  (pinned host memory beside it", free, host_fits() ? ")" : "): does not fit").c_str());
+  }
   return out;
 }
 

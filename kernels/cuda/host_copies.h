@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations on their way to host memory and back while the device works: a stream for each
-// direction, as devices have an engine for each. Functions of the Backend table.
+// Activations on their way to host memory and back while the device works: a stream for each direction, as devices have
+// an engine for each. Functions of the Backend table.
 #pragma once
 #include <cstddef>
 

@@ -27,7 +27,7 @@ cached() { (cd "$1" && find . -name model.safetensors -exec sha256sum {} +); }
 other() { BANTAM_CACHE=$work/cache_gpu gpu "$@"; }
 expect 0 "" other "$bantam" plan "$work/recipe.yaml" --device cuda
 grep -q "quantising, once and before all else, takes .* of the device's memory" "$work/stdout" || fail "the plan does not tell of quantising: $(cat "$work/stdout")"
-grep -q "upload staging .*pinned memory of the host" "$work/stdout" || fail "no pinned memory in the plan: $(cat "$work/stdout")"
+grep -q "upload staging .*pinned host memory" "$work/stdout" || fail "no pinned memory in the plan: $(cat "$work/stdout")"
 expect 6 "quantising 'model.layers.0." env COC_FAIL=cudaEventRecord:1 BANTAM_CACHE="$work/cache_gpu" BANTAM_CUDA_LIBRARY="$library" "$bantam" generate "$work/model" --device cuda --prompt a --max-new-tokens 1
 [ -z "$(cached "$work/cache_gpu")" ] || fail "a failed device left a store, or the CPU made one"
 expect 0 "quantizing to NF4 on cuda_on_cpu:0, with 1 MiB of its memory, once" other "$bantam" generate "$work/model" --device cuda --prompt a --max-new-tokens 1

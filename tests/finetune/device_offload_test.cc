@@ -144,7 +144,7 @@ TEST_CASE(
     planned[offload] = plan.total();
     arena[offload] = r.trainer.training_plan().arena();
     CHECK(backend.memory_use().pinned == plan.host());
-    CHECK(plan.host() == (offload ? 4 * size_t{6 * 32 * 4} : 0));
+    CHECK(plan.host() == r.trainer.training_plan().staging + (offload ? 4 * size_t{6 * 32 * 4} : 0));
     CHECK(plan.offloaded_inputs == (offload ? 4 : 0));
     CHECK((plan.lines.back().name == "offloaded layer inputs") == offload);
 

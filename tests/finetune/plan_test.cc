@@ -191,7 +191,7 @@ TEST_CASE(
         doctest::Approx(on_host.recompute_overhead - full.recompute_overhead).epsilon(1e-6));
   CHECK(on_host.offload_seconds > 0);
   CHECK(on_host.table().find("offloaded layer inputs") != std::string::npos);
-  CHECK(on_host.table().find("(host memory beside it)") != std::string::npos);
+  CHECK(on_host.table().find("(pinned host memory beside it)") != std::string::npos);
   CHECK(full.table().find("host memory") == std::string::npos);
 
   // auto: as many as the host has room for, under a limit that `true` alone is above.
