@@ -205,7 +205,7 @@ FLAGS
         Memory of the machine to plan for, weights included. Default: what is free here.
     --assume-rate RATE
         FLOP/s of the machine to plan for, such as 400G or 90T. Default: measured here. With both, --device cuda plans for a
-        GPU that need not be here.
+        GPU that need not be here. Copies to host memory are taken to run at a 12,000th of it, in bytes per second.
     --svg FILE
         Draw memory over the step, and what is kept of each layer.
 )";

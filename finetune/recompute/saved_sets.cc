@@ -323,6 +323,10 @@ ChainModel chain_of(const ModelGraph& model, const CostModel& costs, const Progr
 
 void allow_offload(ChainModel& chain, const ModelGraph& model, const CostModel& costs, size_t host_bytes) {
   size_t sum = 0;
+  for (size_t i = 0; i < chain.chain.stages.size(); ++i)
+    if (may_offload(model.stages[idx(chain.first_stage) + i])) sum += chain.chain.stages[i].input;
+  if (host_bytes > 0 && sum > host_bytes && chain.chain.stages.size() > 200) return;
+  sum = 0;
   for (size_t i = 0; i < chain.chain.stages.size(); ++i) {
     StageCost& c = chain.chain.stages[i];
     if (!may_offload(model.stages[idx(chain.first_stage) + i])) continue;

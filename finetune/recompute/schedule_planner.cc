@@ -70,6 +70,7 @@ std::optional<PlannedSchedule> SchedulePlanner::automatic(size_t budget) const {
   };
   search(chain_);
   if (offload_.inputs) {
+    consider(fixed({CheckpointMode::full, {}}));  // also where the host has no room
     consider(fixed({.mode = CheckpointMode::full, .offload_inputs = true}));
     search(offload_chain_);
   }

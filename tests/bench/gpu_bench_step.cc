@@ -133,6 +133,8 @@ void whole_steps(Bench& b, int64_t layers) {
   }
   schedules.push_back(full.schedule);
   schedules.back().name = "true";
+  schedules.push_back(planner.fixed({.mode = CheckpointMode::full, .offload_inputs = true}).schedule);
+  schedules.back().name = "true, offloaded";
   for (const Schedule& s : schedules) {
     if (b.late("step, " + s.name)) return;
     one_strategy(b, model, graph, s, batch, tokens, flops);

@@ -35,6 +35,21 @@ expect 0 "quantizing to NF4 on cuda_on_cpu:0, with 1 MiB of its memory, once" ot
 expect 0 "" other "$bantam" plan "$work/recipe.yaml" --device cuda
 grep -q "quantising, once" "$work/stdout" && fail "the plan tells of quantising what is in the cache"
 
+# Layer inputs in host memory: the same bytes, and a run that stopped goes on with its schedule.
+off() { gpu t --device cuda --gradient-checkpointing true --activation-offloading "$@"; }
+expect 0 "in host memory until they are needed: the inputs of" off --output-dir "$work/gpu4"
+grep -q "layer inputs in host memory: " "$work/stdout" || fail "no host memory in the report: $(cat "$work/stdout")"
+cmp "$work/gpu/adapter_model.safetensors" "$work/gpu4/adapter_model.safetensors" || fail "offloading changed the result"
+grep -q '"o 1 ' "$work/gpu4/plan.json" || fail "plan.json does not say whose input goes to the host"
+rm -r "$work/gpu4/finished.json" "$work/gpu4/adapter_model.safetensors"
+expect 0 "as the run began" off --output-dir "$work/gpu4"
+cmp "$work/gpu/adapter_model.safetensors" "$work/gpu4/adapter_model.safetensors" || fail "a resumed run with offloading differs"
+expect 0 "" gpu t --device auto --activation-offloading --output-dir "$work/gpu5"
+cmp "$work/gpu/adapter_model.safetensors" "$work/gpu5/adapter_model.safetensors" || fail "auto with offloading changed the result"
+expect 2 "found true, but device cpu computes in host memory itself" t --device cpu --activation-offloading --output-dir "$work/none"
+expect 2 "computes in host memory itself" env COC_NO_DEVICE=1 BANTAM_CUDA_LIBRARY="$library" "$bantam" train "$work/recipe.yaml" --device auto --activation-offloading --output-dir "$work/none"
+expect 2 "use device: cuda" "$bantam" plan "$work/recipe.yaml" --device cpu --enable-activation-offloading
+
 # What the device holds is what was planned, within 3 % and 64 MiB.
 expect 0 "" gpu t --device cuda --output-dir "$work/gpu3" --json
 planned=$(grep -o '"planned_device_bytes":[0-9]*' "$work/stdout" | cut -d: -f2)
@@ -56,6 +71,14 @@ grep -q "free memory of cuda_on_cpu:0" "$work/stdout" || fail "the plan does not
 grep -q "program, tokenizer" "$work/stdout" && fail "host memory in a device's plan"
 expect 0 "" gpu "$bantam" selftest "$work/recipe.yaml" --device cuda --steps 1
 grep -q "equal to the bit" "$work/stdout" || fail "selftest: $(cat "$work/stdout")"
+expect 0 "" gpu "$bantam" selftest "$work/recipe.yaml" --device cuda --steps 1 --activation-offloading
+grep -q "^true, offloaded .* equal " "$work/stdout" || fail "selftest with offloading: $(cat "$work/stdout")"
+expect 0 "" gpu "$bantam" plan "$work/recipe.yaml" --device cuda --gradient-checkpointing true --activation-offloading
+for text in "offloaded layer inputs" "host memory beside it" "true, offloaded" "activation_offloading keeps that in host memory"; do
+  grep -qF "$text" "$work/stdout" || fail "plan lacks '$text': $(cat "$work/stdout")"
+done
+expect 0 "" gpu "$bantam" plan "$work/recipe.yaml" --device cuda --gradient-checkpointing true --activation-offloading --json
+grep -q '"offloaded_layer_inputs": [1-9]' "$work/stdout" || fail "plan --json: $(cat "$work/stdout")"
 expect 0 "" gpu "$bantam" generate "$work/gpu" --prompt "Q5: which" --max-new-tokens 2
 expect 0 "" gpu "$bantam" doctor
 for text in "emulated device 1, compute capability 8.6" "auto is cuda:0" "cuda_on_cpu:0" "good: f32: loss off by"; do
