@@ -23,7 +23,7 @@ struct ProductTerm {
 };
 
 /// c (=|+=) alpha * (sum of terms) [+ bias] [+ residual]; summed in f32, rounded once to the dtype of c (a device may
-/// round a bf16 c after each of two terms, the second first, and the bias of a bf16 c as what it is added to).
+/// round a bf16 c after each of two terms, the second first, and the bias of a bf16 c to bf16 before it adds it).
 /// Two terms make a LoRA linear: y = x W^T + z B^T, or its dx = dy W + dz A.
 struct ProductArgs {
   ProductTerm terms[2];

@@ -132,12 +132,14 @@ void run(const ProductArgs& args, const Pieces& pieces, Left&& left) {
 }  // namespace
 
 void products(Context&, const ProductsArgs& args) {
-  for (const ProductArgs& p : args.list) check(p);
+  const auto is_empty = [](const ProductArgs& p) { return p.c.rows == 0 || p.c.cols == 0; };
+  for (const ProductArgs& p : args.list)
+    if (!is_empty(p)) check(p);
   const Pieces pieces(product_scratch(args));
   const ConstTensorView common = common_operand(args);
   LtOperand converted{};  // the common operand, once it is
   for (const ProductArgs& p : args.list) {
-    if (p.c.rows == 0 || p.c.cols == 0) continue;
+    if (is_empty(p)) continue;
     run(p, pieces, [&](const ProductTerm& t, DType type) {
       if (!common || !takes_common(t, p.math, args)) return operand(t.a, type, pieces.a);
       if (!converted.data) converted = operand(t.a, type, pieces.common);

@@ -202,7 +202,7 @@ void linear_backward(OpRun& r) {
     if (a && r.op.lora_dx_fused)
       p.terms[p.num_terms++] = {.a = lora_z(r, r.din[1]), .b = lora_a(r), .layout = BLayout::nn};
   }
-  call(r, products, {.list = {list, n}});
+  if (n > 0) call(r, products, {.list = {list, n}});
   if (r.din[2]) call(r, copy, {.x = dy, .y = r.din[2], .mode = r.mode[2]});
 }
 

@@ -105,7 +105,8 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t handle, const LtProduct& p, int
   if (p.bias) {  // along the rows of the library's D, which are the columns of c
     set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t{type_of(p.c_type)});
-    set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    // The alignment of this address is what the algorithm may rely on, so it is not that of the bias that comes first.
+    set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(kBiasAlignment));
   }
   plan->m = m;
   make_layout(plan->a, p.operand_type, p.b.transposed ? p.n : p.k, p.b.transposed ? p.k : p.n, p.b.stride);

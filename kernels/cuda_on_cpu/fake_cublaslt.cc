@@ -30,7 +30,7 @@ struct Pref {
   uint32_t align[4], reduction_mask;
 };
 struct Algo {  // lives in cublasLtMatmulAlgo_t.data
-  uint32_t magic, align[4];
+  uint32_t magic, align[4], bias_align;
   uint64_t workspace, partial_sums;
 };
 // Descriptors, layouts and preferences: how many were ever made, and are there now.
@@ -251,9 +251,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   const auto& p = as<Pref>(pref);
+  const auto bias = reinterpret_cast<uintptr_t>(as<Desc>(desc).bias) | 256;  // its alignment is what is relied on
   // The real library may choose another algorithm, with another order of the sum, for each shape.
   Algo algo{kMagic,
             {p.align[0], p.align[1], p.align[2], p.align[3]},
+            static_cast<uint32_t>(bias & -bias),
             std::min<uint64_t>(p.workspace, 65536),
             getenv("COC_LT_BY_SHAPE") ? 1 + (shape.m + shape.n) % 3 : 1};
   *result = {};
@@ -300,9 +302,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc_hand
   if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) {
     const size_t left = coc::device_bytes_at(desc.bias), needed = shape.m * width(operands[3].layout.type);
     if (left < needed) coc::fail("", 0, "cublasLtMatmul: the bias is %zu bytes, its allocation has %zu", needed, left);
-    // A kernel may read it like this, whatever alignment was preferred for A to D.
-    if (reinterpret_cast<uintptr_t>(desc.bias) % 16)
-      coc::fail("", 0, "cublasLtMatmul: the bias is not 16-byte aligned");
+    // Whatever was preferred for A to D, a kernel may read 16 bytes of it at once.
+    const uint32_t align = std::max<uint32_t>(algo.bias_align, 16);
+    if (reinterpret_cast<uintptr_t>(desc.bias) % align)
+      coc::fail("", 0, "cublasLtMatmul: the bias is not aligned to the %u bytes that the algorithm relies on", align);
   }
   coc::enqueue(stream, [=] {
     if (workspace) {  // its contents do not survive

@@ -164,7 +164,7 @@ TEST_CASE("cuBLASLt: biases that the library has no kernel for are refused, what
   CHECK(c.run() == CUBLAS_STATUS_NOT_SUPPORTED);
   for (const auto& [words, p] : {std::pair<const char*, const bf16*>{"its allocation has 0", nullptr},
                                  {"the bias is 32 bytes, its allocation has 16", bias.get() + 56},
-                                 {"the bias is not 16-byte aligned", bias.get() + 4}}) {
+                                 {"not aligned to the 16 bytes that the algorithm relies on", bias.get() + 4}}) {
     c = good;
     c.bias = p;
     check_words(words, [&c] { c.run(); });
