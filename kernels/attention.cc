@@ -63,11 +63,13 @@ void attention_backward(Context& ctx, const AttentionBackwardArgs& args) {
   const int64_t t = args.q.rows, width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
   if (t > 0) check_shape(check, s);
   for (const auto& [name, view] :
-       {std::pair<const char*, ConstTensorView>{"q", args.q}, {"o", args.o}, {"dout", args.dout}, {"dq", args.dq}})
+       {std::pair<const char*, ConstTensorView>{"q", args.q}, {"o", args.o}, {"dout", args.dout}})
     check.matrix(name, view, t, width);
-  for (const auto& [name, view] :
-       {std::pair<const char*, ConstTensorView>{"k", args.k}, {"v", args.v}, {"dk", args.dk}, {"dv", args.dv}})
+  for (const auto& [name, view] : {std::pair<const char*, ConstTensorView>{"k", args.k}, {"v", args.v}})
     check.matrix(name, view, t, kv_width);
+  if (args.dq) check.matrix("dq", args.dq, t, width);
+  if (args.dk) check.matrix("dk", args.dk, t, kv_width);
+  if (args.dv) check.matrix("dv", args.dv, t, kv_width);
   check.matrix("lse", args.lse, t, s.heads);
   check.matrix("delta", args.delta, t, s.heads);
   check.dtype("k", args.k, args.q.dtype);

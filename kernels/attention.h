@@ -32,13 +32,13 @@ struct AttentionArgs {
 };
 void attention(Context& ctx, const AttentionArgs& args);
 
-/// Gradients; each is overwritten. delta = rowsum(do * o) is computed inside. Two deterministic passes: dq by query
+/// Gradients; each is overwritten, or not wanted and absent. delta = rowsum(do * o) is computed inside. Two deterministic passes: dq by query
 /// blocks, then dk and dv by key blocks (sum over the query heads of the group in order).
 struct AttentionBackwardArgs {
   AttentionShape shape;  ///< cu_q == cu_k
   ConstTensorView q, k, v, o, lse, dout;
   TensorView delta;       ///< [T, heads] f32, scratch, overwritten
-  TensorView dq, dk, dv;  ///< f32 or bf16, overwritten
+  TensorView dq, dk, dv;  ///< f32 or bf16, overwritten; each optional
   Math math = Math::f32;
 };
 void attention_backward(Context& ctx, const AttentionBackwardArgs& args);

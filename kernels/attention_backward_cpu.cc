@@ -157,12 +157,13 @@ class KeyPass {
       }
     for (int64_t i = 0; i < panels; ++i) {
       const int64_t row = start + block.first + i * width;
-      std::fill_n(factor_, width, shape.scale);
-      store_columns(state(i).dk, d_, width, count_of(i), factor_,
-                    args_.dk.columns(kv_head * d_, d_).row_range(row, count_of(i)));
-      std::fill_n(factor_, width, 1.0f);
-      store_columns(state(i).dv, d_, width, count_of(i), factor_,
-                    args_.dv.columns(kv_head * d_, d_).row_range(row, count_of(i)));
+      const auto store = [&](const float* sums, const TensorView& to, float factor) {
+        if (!to) return;
+        std::fill_n(factor_, width, factor);
+        store_columns(sums, d_, width, count_of(i), factor_, to.columns(kv_head * d_, d_).row_range(row, count_of(i)));
+      };
+      store(state(i).dk, args_.dk, shape.scale);
+      store(state(i).dv, args_.dv, 1.0f);
     }
   }
 
@@ -245,14 +246,14 @@ void attention_backward(Context& ctx, const AttentionBackwardArgs& args) {
   const int64_t heads = heads_per_task(ctx, blocks, shape, limit);
   const int64_t splits = (group + heads - 1) / heads, per_block = shape.kv_heads * splits;
   const int64_t tasks = blocks * per_block;
-  parallel_for(ctx, tasks, 1, [&](int64_t begin, int64_t, int thread) {
+  parallel_for(ctx, args.dq ? tasks : 0, 1, [&](int64_t begin, int64_t, int thread) {
     const int64_t task = tasks - 1 - begin;  // late queries see more keys: longest first
     const int64_t kv_head = task % per_block / splits, first = task % splits * heads;
     QueryPass(engine, tiles, args, ctx.scratch(thread))
         .run(find_block(shape.cu_q, tiles.columns, task / per_block), kv_head, kv_head * group + first,
              std::min(heads, group - first));
   });
-  parallel_for(ctx, blocks * shape.kv_heads, 1, [&](int64_t task, int64_t, int thread) {
+  parallel_for(ctx, args.dk || args.dv ? blocks * shape.kv_heads : 0, 1, [&](int64_t task, int64_t, int thread) {
     KeyPass(engine, tiles, args, ctx.scratch(thread))
         .run(find_block(shape.cu_q, tiles.columns, task / shape.kv_heads), task % shape.kv_heads);
   });

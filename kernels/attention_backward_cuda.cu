@@ -173,13 +173,14 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     const int r = y * R + i;
     const int64_t dk_start = row_at(key0, kv_head, dk_layout.stride)(r);
     if (dk_start < 0) continue;
-    store_row<D>(dk, dk_layout, dk_start, width, dk_sums[i], layout.scale);
-    store_row<D>(dv, dv_layout, row_at(key0, kv_head, dv_layout.stride)(r), width, dv_sums[i], 1.0f);
+    if (dk) store_row<D>(dk, dk_layout, dk_start, width, dk_sums[i], layout.scale);
+    if (dv) store_row<D>(dv, dv_layout, row_at(key0, kv_head, dv_layout.stride)(r), width, dv_sums[i], 1.0f);
   }
 }
 
 template <int D, int R, int C>
 void run_dq(const AttentionBackwardArgs& args) {
+  if (!args.dq) return;
   constexpr int kRows = kSide * R, kKeys = kSide * C;
   const AttentionShape& s = args.shape;
   const BlockTable table = upload_block_table(s, s.heads / s.kv_heads, kRows);
@@ -193,6 +194,7 @@ void run_dq(const AttentionBackwardArgs& args) {
 
 template <int D, int R, int C>
 void run_dkv(const AttentionBackwardArgs& args) {
+  if (!args.dk && !args.dv) return;
   constexpr int kKeys = kSide * R, kQueries = kSide * C;
   const AttentionShape& s = args.shape;
   const BlockTable table = upload_block_table(s, 1, kKeys);

@@ -203,8 +203,8 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
     const int r = row + lane / 4 + 8 * h;
     const int64_t dk_start = own.at(r, dk_layout.stride);
     if (dk_start < 0) continue;
-    store_mma_row(dk, dk_layout, dk_start, column, width, dk_sums, 2 * h, layout.scale);
-    store_mma_row(dv, dv_layout, own.at(r, dv_layout.stride), column, width, dv_sums, 2 * h, 1.0f);
+    if (dk) store_mma_row(dk, dk_layout, dk_start, column, width, dk_sums, 2 * h, layout.scale);
+    if (dv) store_mma_row(dv, dv_layout, own.at(r, dv_layout.stride), column, width, dv_sums, 2 * h, 1.0f);
   }
 }
 }  // namespace
@@ -215,10 +215,13 @@ void attention_mma_backward(const AttentionBackwardArgs& args) {
   const AttentionLayout layout = attention_layout(s, args.q, args.k, args.v);
   const RowLayout dout = row_layout(args.dout, s.head_dim);
   with_mma_width(s.head_dim, [&]<int D>() {
-    const BlockTable queries = upload_block_table(s, s.heads / s.kv_heads, QueryPass<D>::kRows);
-    launch(attention_mma_dq_kernel<D>, queries.blocks * s.kv_heads, kMmaThreads, QueryPass<D>::kBytes, args.q.data,
-           args.k.data, args.v.data, args.dout.data, lse, delta, args.dq.data, queries.data, layout, dout,
-           args.lse.stride, args.delta.stride, row_layout(args.dq, s.head_dim));
+    if (args.dq) {
+      const BlockTable queries = upload_block_table(s, s.heads / s.kv_heads, QueryPass<D>::kRows);
+      launch(attention_mma_dq_kernel<D>, queries.blocks * s.kv_heads, kMmaThreads, QueryPass<D>::kBytes, args.q.data,
+             args.k.data, args.v.data, args.dout.data, lse, delta, args.dq.data, queries.data, layout, dout,
+             args.lse.stride, args.delta.stride, row_layout(args.dq, s.head_dim));
+    }
+    if (!args.dk && !args.dv) return;
     const BlockTable keys = upload_block_table(s, 1, KeyPass<D>::kKeys);
     launch(attention_mma_dkv_kernel<D>, keys.blocks * s.kv_heads, kMmaThreads, KeyPass<D>::kBytes, args.q.data,
            args.k.data, args.v.data, args.dout.data, lse, delta, args.dk.data, args.dv.data, keys.data, layout, dout,

@@ -47,13 +47,14 @@ AdapterSet AdapterSet::shapes(const LoraConfig& config, const std::vector<Module
 
 void AdapterSet::add_modules(const std::vector<Module>& modules) {
   if (config_.r < 1) throw Error(ErrorCode::usage, str("lora_r: found ", config_.r, ", expected >= 1"));
+  const int n = static_cast<int>(modules.size());
   for (const auto& m : modules) {
-    Adapter a{m.path, static_cast<int>(parameters_.size()), static_cast<int>(parameters_.size()) + 1};
-    adapter_index_[m.path] = static_cast<int>(adapters_.size());
-    adapters_.push_back(std::move(a));
+    const int i = static_cast<int>(adapters_.size());
+    adapter_index_[m.path] = i;
+    adapters_.push_back({m.path, i, n + i});
     add(m.path + ".lora_A.weight", config_.r, m.in);
-    add(m.path + ".lora_B.weight", m.out, config_.r);
   }
+  for (const auto& m : modules) add(m.path + ".lora_B.weight", m.out, config_.r);
 }
 
 void AdapterSet::add(const std::string& name, int64_t rows, int64_t cols) {
@@ -65,6 +66,18 @@ void AdapterSet::add(const std::string& name, int64_t rows, int64_t cols) {
 const AdapterSet::Adapter* AdapterSet::find(std::string_view module) const {
   const auto it = adapter_index_.find(module);
   return it == adapter_index_.end() ? nullptr : &adapters_[static_cast<size_t>(it->second)];
+}
+
+bool AdapterSet::stacked(std::span<const std::string> modules) const {
+  const Parameter* above = nullptr;
+  for (const std::string& m : modules) {
+    const Adapter* a = find(m);
+    if (!a) return false;
+    const Parameter& p = parameters_[static_cast<size_t>(a->a)];
+    if (above && (p.cols != above->cols || p.offset != above->offset + above->size())) return false;
+    above = &p;
+  }
+  return above != nullptr;
 }
 
 int AdapterSet::find_parameter(std::string_view name) const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All that is trained: LoRA matrices, and other parameters that a model family marks trainable. Masters, gradients and
-// AdamW moments are four flat f32 buffers in one order, so that optimiser, clipping and communication see one array.
+// AdamW moments are four flat f32 buffers in one order, so that optimiser, clipping and communication see one array:
+// all lora_A, then all lora_B, then the others; so the lora_A of modules that read one input are one matrix
+// (stacked()).
 #pragma once
 #include <cstdint>
 #include <map>
@@ -57,6 +59,9 @@ class AdapterSet {
   const std::vector<Adapter>& adapters() const { return adapters_; }
   /// Null when the module has no adapter.
   const Adapter* find(std::string_view module) const;
+  /// Whether the lora_A of these modules lie one below the other, as one matrix [n r, in]: modules that follow each
+  /// other and have inputs of one width.
+  bool stacked(std::span<const std::string> modules) const;
   /// Index into parameters(); -1: none.
   int find_parameter(std::string_view name) const;
 

@@ -37,35 +37,73 @@ Value GraphBuilder::rms_norm(Value x, const std::string& module) {
   return y;
 }
 
-Value GraphBuilder::linear_op(Value residual, Value x, const std::string& module, int64_t out_width, bool bias) {
-  Value z = -1;
-  bool fused = false;
-  if (adapters_ && adapters_->find(graph_.prefix + module)) {
-    Value xd = x;
-    if (adapters_->config().lora_dropout > 0) {
-      xd = add_value(module + ".dropout", width(x), dtype_);
-      graph_.ops.push_back({.kind = OpKind::dropout, .module = module, .in = {x}, .out = {xd}, .site = sites_++});
-    }
-    fused = xd == x;
-    z = add_value(module + ".lora", adapters_->config().r, dtype_);
-    graph_.ops.push_back({.kind = OpKind::lora_down, .module = module, .in = {xd}, .out = {z}, .lora_dx_fused = fused});
+bool GraphBuilder::has_adapter(const std::string& module) const {
+  return adapters_ && adapters_->find(graph_.prefix + module);
+}
+
+GraphBuilder::LoraInput GraphBuilder::lora_input(Value x, const std::string& module) {
+  if (!has_adapter(module)) return {};
+  Value xd = x;
+  if (adapters_->config().lora_dropout > 0) {
+    xd = add_value(module + ".dropout", width(x), dtype_);
+    graph_.ops.push_back({.kind = OpKind::dropout, .module = module, .in = {x}, .out = {xd}, .site = sites_++});
   }
-  const Value y = add_value(module, out_width, dtype_);
-  graph_.ops.push_back({.kind = OpKind::linear,
+  const int64_t r = adapters_->config().r;
+  const LoraInput lora{add_value(module + ".lora", r, dtype_), 0, xd == x};
+  graph_.ops.push_back({.kind = OpKind::lora_down,
                         .module = module,
-                        .in = {x, z, residual},
+                        .in = {xd},
+                        .out = {lora.z},
+                        .lora_dx_fused = lora.dx_fused,
+                        .lora_rank = r});
+  return lora;
+}
+
+Value GraphBuilder::linear_op(Value residual, Value x, const LinearSpec& spec, const LoraInput& lora) {
+  const Value y = add_value(spec.module, spec.out_width, dtype_);
+  graph_.ops.push_back({.kind = OpKind::linear,
+                        .module = spec.module,
+                        .in = {x, lora.z, residual},
                         .out = {y},
-                        .has_bias = bias,
-                        .lora_dx_fused = fused});
+                        .has_bias = spec.bias,
+                        .lora_dx_fused = lora.dx_fused,
+                        .lora_rank = lora.z < 0 ? 0 : adapters_->config().r,
+                        .z_column = lora.column});
   return y;
 }
 
 Value GraphBuilder::linear(Value x, const std::string& module, int64_t out_width, bool bias) {
-  return linear_op(-1, x, module, out_width, bias);
+  return linear_op(-1, x, {module, out_width, bias}, lora_input(x, module));
+}
+
+void GraphBuilder::linear_ops(Value x, std::span<const LinearSpec> specs, std::span<Value> y) {
+  std::vector<std::string> group, paths;
+  for (const LinearSpec& s : specs)
+    if (has_adapter(s.module)) {
+      group.push_back(s.module);
+      paths.push_back(graph_.prefix + s.module);
+    }
+  const bool stacked = group.size() > 1 && adapters_->config().lora_dropout == 0 && adapters_->stacked(paths);
+  LoraInput shared;
+  if (stacked) {
+    const int64_t r = adapters_->config().r;
+    shared.z = add_value(group[0] + ".lora", r * static_cast<int64_t>(group.size()), dtype_);
+    graph_.ops.push_back(
+        {.kind = OpKind::lora_down, .module = group[0], .in = {x}, .out = {shared.z}, .lora_rank = r, .group = group});
+  }
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (!stacked) {
+      y[i] = linear_op(-1, x, specs[i], lora_input(x, specs[i].module));
+      continue;
+    }
+    const bool has = has_adapter(specs[i].module);
+    y[i] = linear_op(-1, x, specs[i], has ? shared : LoraInput{});
+    if (has) shared.column += adapters_->config().r;
+  }
 }
 
 Value GraphBuilder::add_linear(Value residual, Value x, const std::string& module, int64_t out_width, bool bias) {
-  return linear_op(residual, x, module, out_width, bias);
+  return linear_op(residual, x, {module, out_width, bias}, lora_input(x, module));
 }
 
 Value GraphBuilder::rope(Value x) {

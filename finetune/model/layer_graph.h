@@ -3,7 +3,9 @@
 // named values. It is written once per family; backward, recompute, memory and cost are derived from it (op_kind.h,
 // ../recompute/program.h).
 #pragma once
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,11 @@ struct Op {
   bool has_bias = false;       ///< linear
   bool trainable = false;      ///< rms_norm: the weight is a parameter of the adapter set
   bool lora_dx_fused = false;  ///< linear and its lora_down read the same x: linear's backward gives the whole dx
+  int64_t lora_rank = 0;       ///< lora_down, linear with an adapter: r
+  int64_t z_column = 0;        ///< linear: where its r columns of z begin; others of the group have the rest
+  /// lora_down for several linears that read the same x, as one product with their stacked lora_A: z is [T, n r], the
+  /// modules' columns side by side. `module` is the first. Empty: `module` alone.
+  std::vector<std::string> group;
   bool operator==(const Op&) const = default;
 };
 
@@ -72,6 +79,13 @@ std::string head_weight_name(const ModelConfig& config);
 
 using Value = int;
 
+/// A linear module, for GraphBuilder::linears.
+struct LinearSpec {
+  std::string module;
+  int64_t out_width = 0;
+  bool bias = false;
+};
+
 class GraphBuilder {
  public:
   /// `adapters` may be null: the bare base. It decides which linears get lora ops and which weights are trainable.
@@ -81,6 +95,14 @@ class GraphBuilder {
   Value embedding(const std::string& module, int64_t width);
   Value rms_norm(Value x, const std::string& module);
   Value linear(Value x, const std::string& module, int64_t out_width, bool bias = false);
+  /// Linears of the same x (q, k and v; gate and up). Without dropout those with adapters share one lora_down, where
+  /// the adapter set has their lora_A stacked; it is rebuilt whole or not at all.
+  template <size_t N>
+  std::array<Value, N> linears(Value x, const LinearSpec (&specs)[N]) {
+    std::array<Value, N> y;
+    linear_ops(x, specs, y);
+    return y;
+  }
   /// residual + x W^T, added in the product's epilogue.
   Value add_linear(Value residual, Value x, const std::string& module, int64_t out_width, bool bias = false);
   Value rope(Value x);
@@ -95,7 +117,15 @@ class GraphBuilder {
 
  private:
   Value add_value(const std::string& name, int64_t width, DType dtype);
-  Value linear_op(Value residual, Value x, const std::string& module, int64_t out_width, bool bias);
+  struct LoraInput {
+    Value z = -1;  ///< -1: no adapter
+    int64_t column = 0;
+    bool dx_fused = false;
+  };
+  bool has_adapter(const std::string& module) const;
+  LoraInput lora_input(Value x, const std::string& module);
+  Value linear_op(Value residual, Value x, const LinearSpec& spec, const LoraInput& lora);
+  void linear_ops(Value x, std::span<const LinearSpec> specs, std::span<Value> y);
   int64_t width(Value v) const { return graph_.values[static_cast<size_t>(v)].width; }
 
   const ModelConfig& config_;

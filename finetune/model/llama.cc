@@ -9,14 +9,15 @@ LayerGraph llama_layer(const ModelConfig& c, DType dtype, const AdapterSet* adap
   GraphBuilder g(c, dtype, adapters, layer);
   Value x = g.input("hidden", c.hidden_size);
   Value n = g.rms_norm(x, "input_layernorm");
-  const Value q = g.rope(g.linear(n, "self_attn.q_proj", c.q_size(), c.attention_bias));
-  const Value k = g.rope(g.linear(n, "self_attn.k_proj", c.kv_size(), c.attention_bias));
-  const Value v = g.linear(n, "self_attn.v_proj", c.kv_size(), c.attention_bias);
-  const Value o = g.attention(q, k, v);
+  const auto [q, k, v] = g.linears(n, {{"self_attn.q_proj", c.q_size(), c.attention_bias},
+                                       {"self_attn.k_proj", c.kv_size(), c.attention_bias},
+                                       {"self_attn.v_proj", c.kv_size(), c.attention_bias}});
+  const Value q_rope = g.rope(q), k_rope = g.rope(k);
+  const Value o = g.attention(q_rope, k_rope, v);
   x = g.add_linear(x, o, "self_attn.o_proj", c.hidden_size, c.attention_bias);
   n = g.rms_norm(x, "post_attention_layernorm");
-  const Value gate = g.linear(n, "mlp.gate_proj", c.intermediate_size, c.mlp_bias);
-  const Value up = g.linear(n, "mlp.up_proj", c.intermediate_size, c.mlp_bias);
+  const auto [gate, up] = g.linears(
+      n, {{"mlp.gate_proj", c.intermediate_size, c.mlp_bias}, {"mlp.up_proj", c.intermediate_size, c.mlp_bias}});
   const Value a = g.gated_act(gate, up);
   return g.output(g.add_linear(x, a, "mlp.down_proj", c.hidden_size, c.mlp_bias));
 }

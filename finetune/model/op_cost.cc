@@ -18,8 +18,7 @@ double forward_flops(const ModelConfig& c, const LayerGraph& g, const Op& op, in
   const double s = static_cast<double>(sequence > 0 ? std::min(sequence, tokens) : tokens);
   switch (op.kind) {
     case OpKind::linear:  // z B^T is part of it
-      return 2 * t * static_cast<double>(width(g, op.out[0])) *
-             static_cast<double>(width(g, op.in[0]) + width(g, op.in[1]));
+      return 2 * t * static_cast<double>(width(g, op.out[0])) * static_cast<double>(width(g, op.in[0]) + op.lora_rank);
     case OpKind::lora_down:
       return 2 * t * static_cast<double>(width(g, op.in[0]) * width(g, op.out[0]));
     case OpKind::attention:
@@ -36,7 +35,7 @@ double backward_flops(const ModelConfig& c, const LayerGraph& g, const Op& op, i
   const double t = static_cast<double>(tokens);
   switch (op.kind) {
     case OpKind::linear: {
-      const double out = static_cast<double>(width(g, op.out[0])), r = static_cast<double>(width(g, op.in[1]));
+      const double out = static_cast<double>(width(g, op.out[0])), r = static_cast<double>(op.lora_rank);
       const double in = static_cast<double>(width(g, op.in[0]));
       return 2 * t * (2 * out * r + (dx ? out * in + (op.lora_dx_fused ? r * in : 0) : 0));
     }
@@ -97,6 +96,10 @@ size_t backward_scratch(const ModelConfig& c, const LayerGraph&, const Op& op, c
 std::string product_weight(const Op& op, bool backward, bool dx) {
   const bool has = op.kind == OpKind::cross_entropy || (op.kind == OpKind::linear && (dx || !backward));
   return has ? op.module + ".weight" : "";
+}
+
+bool writes_part(const Op& op, size_t i) {
+  return op.kind == OpKind::linear && i == 1;
 }
 
 bool has_trained_parameters(const LayerGraph&, const Op& op) {

@@ -84,20 +84,30 @@ int64_t lora_in(const OpRun& r) {
 int64_t lora_out(const OpRun& r) {
   return width(r.graph, r.op.out[0]);
 }
-int64_t lora_rank(const OpRun& r) {
-  return width(r.graph, r.op.kind == OpKind::lora_down ? r.op.out[0] : r.op.in[1]);
+// For a group those of its modules, stacked: the first module's matrix with more rows.
+int64_t lora_a_rows(const OpRun& r) {
+  return r.op.lora_rank * std::max<int64_t>(1, static_cast<int64_t>(r.op.group.size()));
+}
+template <class View>
+View stacked(View first, int64_t rows) {
+  first.rows = rows;
+  return first;
 }
 ConstTensorView lora_a(const OpRun& r) {
-  return r.planning ? shape_only(lora_rank(r), lora_in(r)) : r.adapters->value(adapter(r).a);
-}
-ConstTensorView lora_b(const OpRun& r) {
-  return r.planning ? shape_only(lora_out(r), lora_rank(r)) : r.adapters->value(adapter(r).b);
+  return r.planning ? shape_only(lora_a_rows(r), lora_in(r)) : stacked(r.adapters->value(adapter(r).a), lora_a_rows(r));
 }
 TensorView lora_da(const OpRun& r) {
-  return r.planning ? shape_only(lora_rank(r), lora_in(r)) : r.grads->grad(adapter(r).a);
+  return r.planning ? shape_only(lora_a_rows(r), lora_in(r)) : stacked(r.grads->grad(adapter(r).a), lora_a_rows(r));
+}
+ConstTensorView lora_b(const OpRun& r) {
+  return r.planning ? shape_only(lora_out(r), r.op.lora_rank) : r.adapters->value(adapter(r).b);
 }
 TensorView lora_db(const OpRun& r) {
-  return r.planning ? shape_only(lora_out(r), lora_rank(r)) : r.grads->grad(adapter(r).b);
+  return r.planning ? shape_only(lora_out(r), r.op.lora_rank) : r.grads->grad(adapter(r).b);
+}
+// A linear's own columns of z, or of its gradient.
+TensorView lora_z(const OpRun& r, const TensorView& z) {
+  return z.columns(r.op.z_column, r.op.lora_rank);
 }
 const LoraConfig& lora_config(const OpRun& r) {
   return r.planning ? r.model.lora : r.adapters->config();
@@ -164,7 +174,7 @@ void lora_down_backward(OpRun& r) {
 void linear_forward(OpRun& r) {
   ProductArgs p{.terms = {{.a = r.in[0], .b = linear_matrix(r)}}, .residual = r.in[2], .c = r.out[0], .math = r.math()};
   if (r.op.has_bias) p.bias = vector(r, r.op.module + ".bias");
-  if (r.in[1]) p.terms[p.num_terms++] = {.a = r.in[1], .b = lora_b(r)};
+  if (r.in[1]) p.terms[p.num_terms++] = {.a = lora_z(r, r.in[1]), .b = lora_b(r)};
   call(r, product, p);
 }
 void linear_backward(OpRun& r) {
@@ -172,14 +182,14 @@ void linear_backward(OpRun& r) {
   const bool a = r.op.in[1] >= 0;
   if (a) {
     call(r, product,
-         {.terms = {{.a = dy, .b = ConstTensorView(r.in[1]), .layout = BLayout::nn, .a_transposed = true}},
+         {.terms = {{.a = dy, .b = ConstTensorView(lora_z(r, r.in[1])), .layout = BLayout::nn, .a_transposed = true}},
           .c = lora_db(r),
           .mode = GradMode::add,
           .math = r.math()});
     call(r, product,
          {.terms = {{.a = dy, .b = lora_b(r), .layout = BLayout::nn}},
           .alpha = lora_config(r).scale(),
-          .c = r.din[1],
+          .c = lora_z(r, r.din[1]),
           .math = r.math()});
   }
   if (r.din[0]) {
@@ -187,7 +197,8 @@ void linear_backward(OpRun& r) {
                   .c = r.din[0],
                   .mode = r.mode[0],
                   .math = r.math()};
-    if (a && r.op.lora_dx_fused) p.terms[p.num_terms++] = {.a = r.din[1], .b = lora_a(r), .layout = BLayout::nn};
+    if (a && r.op.lora_dx_fused)
+      p.terms[p.num_terms++] = {.a = lora_z(r, r.din[1]), .b = lora_a(r), .layout = BLayout::nn};
     call(r, product, p);
   }
   if (r.din[2]) call(r, copy, {.x = dy, .y = r.din[2], .mode = r.mode[2]});

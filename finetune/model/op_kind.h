@@ -114,6 +114,9 @@ size_t backward_scratch(const ModelConfig& config, const LayerGraph& graph, cons
 /// Name within the stage of the frozen matrix that this op multiplies with, forward or backward; empty: none. `dx`: as
 /// above.
 std::string product_weight(const Op& op, bool backward, bool dx);
+/// Whether the op reads and gives the gradient of some columns of input i only, which no other op has: a linear's of
+/// the z that its group shares.
+bool writes_part(const Op& op, size_t i);
 /// Whether this op has parameters of its own that are trained.
 bool has_trained_parameters(const LayerGraph& graph, const Op& op);
 

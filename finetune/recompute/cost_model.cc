@@ -18,6 +18,10 @@ std::string CostModel::key(const Op& op, bool backward) {
   return str(info(op.kind).name, " ", op.module, backward ? " backward" : " forward");
 }
 
+std::string CostModel::kind_key(const Op& op, bool backward) {
+  return str(info(op.kind).name, backward ? " backward" : " forward");
+}
+
 double CostModel::work(const ModelConfig& config, const LayerGraph& graph, const Op& op, bool backward, bool dx,
                        int64_t tokens, int64_t sequence) {
   const double flops = backward ? backward_flops(config, graph, op, tokens, dx, sequence)
@@ -28,7 +32,8 @@ double CostModel::work(const ModelConfig& config, const LayerGraph& graph, const
 double CostModel::seconds(const ModelConfig& config, const LayerGraph& graph, const Op& op, bool backward, bool dx,
                           int64_t tokens, int64_t sequence) const {
   const double units = work(config, graph, op, backward, dx, tokens, sequence);
-  if (const auto it = per_unit_.find(key(op, backward)); it != per_unit_.end()) return units * it->second;
+  for (const std::string& name : {key(op, backward), kind_key(op, backward)})
+    if (const auto it = per_unit_.find(name); it != per_unit_.end()) return units * it->second;
   if (assumed_ <= 0) throw Error(ErrorCode::internal, str("no measured rate for '", key(op, backward), "'"));
   const bool products = forward_flops(config, graph, op, 1) > 0;
   return products ? units / assumed_ : units * kFlopsPerByte / assumed_;

@@ -32,6 +32,9 @@ class CostModel {
 
   /// The name of an op's rate: kind, module within the layer, direction. Rates carry over to models of the same family.
   static std::string key(const Op& op, bool backward);
+  /// Of all ops of its kind, for an op that was not measured itself: which linears share a lora_down depends on the
+  /// adapters.
+  static std::string kind_key(const Op& op, bool backward);
   /// FLOPs, or bytes moved where there are none.
   static double work(const ModelConfig& config, const LayerGraph& graph, const Op& op, bool backward, bool dx,
                      int64_t tokens, int64_t sequence = 0);

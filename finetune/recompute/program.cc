@@ -226,7 +226,7 @@ class Compiler {
       const int64_t width = g.values[idx(v)].width;
       if (have >= 0) {
         n.din[i] = use(have, width, dtype);
-        n.mode[i] = GradMode::add;
+        n.mode[i] = writes_part(op, i) ? GradMode::write : GradMode::add;
         continue;
       }
       const bool over_dout = static_cast<int>(i) == k.dgrad_over_dout && dtype == n.dout[0].dtype &&

@@ -57,7 +57,7 @@ void mark_backward(const LayerGraph& g, bool output_has_grad, StageAnalysis& a) 
       const bool elsewhere = op.kind == OpKind::lora_down && op.lora_dx_fused;
       if (has_bit(k.grad_in, i) && a.requires_grad[v] && !elsewhere) {
         has_grad[v] = true;
-        ++a.contributions[v];
+        if (!writes_part(op, i) || op.z_column == 0) ++a.contributions[v];  // parts of one gradient are not summed
       }
     }
     for (size_t j = 0; j < op.out.size(); ++j)

@@ -23,7 +23,7 @@ namespace bantam {
 
 namespace {
 
-constexpr int kVersion = 1;  // of the measurement: bumped when ops or kernels change enough to measure again
+constexpr int kVersion = 2;  // of the measurement: bumped when ops or kernels change enough to measure again
 constexpr int64_t kLargestHidden = 1024, kLargestVocab = 8192, kMostTokens = 1024;
 constexpr int kLayers = 2;  // the second is measured: it gives dx
 constexpr int kRounds = 2;
@@ -133,9 +133,12 @@ CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
     const LayerGraph& g = graph.stages[static_cast<size_t>(n.stage)];
     if (g.layer == 0) continue;
     const Op& op = g.ops[static_cast<size_t>(n.op)];
-    auto& [seconds, work] = sums[CostModel::key(op, n.backward)];
-    seconds += least[i];
-    work += CostModel::work(c, g, op, n.backward, n.din[0].buffer >= 0, t);
+    const double w = CostModel::work(c, g, op, n.backward, n.din[0].buffer >= 0, t);
+    for (const std::string& key : {CostModel::key(op, n.backward), CostModel::kind_key(op, n.backward)}) {
+      auto& [seconds, work] = sums[key];
+      seconds += least[i];
+      work += w;
+    }
   }
   CostModel m;
   for (const auto& [key, s] : sums) m.set(key, s.second > 0 ? s.first / s.second : 0);

@@ -51,8 +51,11 @@ StepBuffers::StepBuffers(const Backend& backend, const ModelConfig& config, int6
     : backend_(backend), max_tokens_(max_tokens), half_(config.head_dim / 2), vocab_size_(config.vocab_size) {
   for (const double f : config.rope_inv_freq()) inv_freq_.push_back(static_cast<float>(f));
   host_.resize(bytes(config, max_tokens) + 5 * kAlign);
-  if (!backend.host_memory) device_ = DeviceBuffer(backend, host_.size(), "step constants");
   const auto t = static_cast<size_t>(max_tokens);
+  if (!backend.host_memory) {
+    device_ = DeviceBuffer(backend, host_.size(), "step constants");
+    rope_.resize(t * 2 * static_cast<size_t>(half_));
+  }
   weights_.resize(t);
   labels_.resize(t);
   cu_seqlens_.resize(t + 1);
@@ -87,12 +90,28 @@ void StepBuffers::place(int64_t tokens) {
 
 void StepBuffers::fill_rope() {
   // The angle is rounded to f32 as transformers has it; its sine and cosine are correctly rounded.
-  for (int64_t t = 0; t < inputs_.tokens; ++t)
+  const auto angles_of = [&](int64_t position, float* cos, float* sin) {
     for (int64_t i = 0; i < half_; ++i) {
-      const float angle = static_cast<float>(positions_[t]) * inv_freq_[static_cast<size_t>(i)];
-      cos_[t * half_ + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
-      sin_[t * half_ + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
+      const float angle = static_cast<float>(position) * inv_freq_[static_cast<size_t>(i)];
+      cos[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
+      sin[i] = static_cast<float>(std::sin(static_cast<double>(angle)));
     }
+  };
+  const auto half = static_cast<size_t>(half_);
+  for (int64_t t = 0; t < inputs_.tokens; ++t) {
+    const int64_t p = positions_[t];
+    if (p >= rope_rows()) {
+      angles_of(p, cos_ + t * half_, sin_ + t * half_);
+      continue;
+    }
+    for (; rope_known_ <= p; ++rope_known_) {
+      float* const row = rope_.data() + rope_known_ * 2 * half_;
+      angles_of(rope_known_, row, row + half_);
+    }
+    const float* const row = rope_.data() + p * 2 * half_;
+    std::copy_n(row, half, cos_ + t * half_);
+    std::copy_n(row + half_, half, sin_ + t * half_);
+  }
   inputs_.cos = {cos_, DType::f32, inputs_.tokens, half_};
   inputs_.sin = {sin_, DType::f32, inputs_.tokens, half_};
 }

@@ -42,6 +42,11 @@ class StepBuffers {
   uint64_t* row_key_ = nullptr;
   float *cos_ = nullptr, *sin_ = nullptr;
   std::vector<float> inv_freq_, weights_;
+  /// On a device: cosines and sines of the positions below rope_known_, a row each, since a device waits for what the
+  /// host computes between two steps.
+  std::vector<float> rope_;
+  int64_t rope_known_ = 0;
+  int64_t rope_rows() const { return half_ > 0 ? static_cast<int64_t>(rope_.size()) / (2 * half_) : 0; }
   std::vector<int32_t> labels_, cu_seqlens_;
   int64_t max_tokens_, half_, vocab_size_;
   StepInputs inputs_;

@@ -13,6 +13,7 @@
 #include "../../kernels/hash.h"
 #include "../../lora/peft_files.h"
 #include "../../quant/safetensors.h"
+#include "../../quant/tensor_source.h"
 
 namespace bantam {
 
@@ -81,6 +82,49 @@ void check_manifest(const fs::path& folder) {
   }
 }
 
+// AdamW's moments by parameter: the order of the flat buffers is nobody's business but this process's.
+template <class Value>
+struct Moment {
+  std::string name;
+  const Parameter& parameter;
+  std::span<Value> values;
+};
+template <class Value, class Set>
+std::vector<Moment<Value>> moments(Set& adapters) {
+  std::vector<Moment<Value>> out;
+  for (const Parameter& p : adapters.parameters()) {
+    const auto part = [&](std::span<Value> flat) {
+      return flat.subspan(static_cast<size_t>(p.offset), static_cast<size_t>(p.size()));
+    };
+    out.push_back({"exp_avg." + p.name, p, part(adapters.exp_avg())});
+    out.push_back({"exp_avg_sq." + p.name, p, part(adapters.exp_avg_sq())});
+  }
+  return out;
+}
+
+void save_moments(const fs::path& path, const AdapterSet& adapters) {
+  const auto list = moments<const float>(adapters);
+  std::vector<SafetensorsWriter::Tensor> tensors;
+  for (const auto& m : list) tensors.push_back({m.name, "F32", {m.parameter.rows, m.parameter.cols}});
+  SafetensorsWriter writer(path, std::move(tensors));
+  for (size_t i = 0; i < list.size(); ++i) writer.write(i, 0, list[i].values);
+  writer.finish();
+}
+
+void read_moments(const fs::path& path, AdapterSet& adapters) {
+  const auto file = SafetensorsFile::open(path);
+  for (const auto& m : moments<float>(adapters)) {
+    const SafetensorsEntry* e = file->find(m.name);
+    const std::vector<int64_t> shape = {m.parameter.rows, m.parameter.cols};
+    if (!e || e->dtype != "F32" || e->shape != shape)
+      throw Error(ErrorCode::model,
+                  str(path.string(), ": found ", e ? str(e->dtype, " ", shape_text(e->shape)) : "nothing",
+                      ", expected ", m.name, " F32 ", shape_text(shape)),
+                  "the checkpoint is of another run, or of an earlier version of bantam");
+    safetensors_decode(*file, *e, 0, m.parameter.size(), m.values.data());
+  }
+}
+
 }  // namespace
 
 fs::path save_checkpoint(const fs::path& output_dir, const AdapterSet& adapters, const RunState& s,
@@ -95,11 +139,7 @@ fs::path save_checkpoint(const fs::path& output_dir, const AdapterSet& adapters,
                 "is the disk full, or the folder read-only?");
   try {
     save_adapter(beside, adapters, all_linears, {base_model_name});
-    SafetensorsWriter optimizer(beside / kOptimizer,
-                                {{"exp_avg", "F32", {adapters.size()}}, {"exp_avg_sq", "F32", {adapters.size()}}});
-    optimizer.write(0, 0, adapters.exp_avg());
-    optimizer.write(1, 0, adapters.exp_avg_sq());
-    optimizer.finish();
+    save_moments(beside / kOptimizer, adapters);
     const Json state = {{"step", s.step},
                         {"updates", s.updates},
                         {"epoch", s.epoch},
@@ -162,18 +202,8 @@ RunState load_checkpoint(const fs::path& folder, AdapterSet& adapters) {
   } catch (const Json::exception& e) {
     throw Error(ErrorCode::model, str((folder / kState).string(), ": ", e.what()));
   }
-  const auto optimizer = SafetensorsFile::open(folder / kOptimizer);
-  const auto read = [&](const char* name, std::span<float> out) {
-    const SafetensorsEntry* e = optimizer->find(name);
-    if (!e || e->dtype != "F32" || e->shape != std::vector<int64_t>{adapters.size()})
-      throw Error(ErrorCode::model,
-                  str((folder / kOptimizer).string(), ": expected ", name, " F32 [", adapters.size(), "]"),
-                  "the checkpoint is of another run");
-    safetensors_decode(*optimizer, *e, 0, adapters.size(), out.data());
-  };
   read_adapter_values(folder, adapters);
-  read("exp_avg", adapters.exp_avg());
-  read("exp_avg_sq", adapters.exp_avg_sq());
+  read_moments(folder / kOptimizer, adapters);
   return s;
 }
 

@@ -5,7 +5,7 @@
 # Usage: build.sh SOURCE FOLDER NVCC GENERATOR ARCHITECTURES LIST     ARCHITECTURES: "80 90", each as code and PTX
 # The toolkit's words are kept beside each object, so that a build that has nothing to do is checked too.
 set -euo pipefail
-source=$1 folder=$2 nvcc=$3 generator=$4 list=$6
+source=$1 folder=$2 nvcc=$3 generator=$4 list=$(realpath "$6")
 here=$(cd "$(dirname "$0")" && pwd)
 
 known=$("$nvcc" --list-gpu-code)

@@ -37,10 +37,11 @@ ModelConfig small() {
   return c;
 }
 
-Trace train(const std::string& backend, DType dtype, const CheckpointPolicy& policy, bool poison = false) {
+Trace train(const std::string& backend, DType dtype, const CheckpointPolicy& policy, bool poison = false,
+            double dropout = 0.1) {
   const ModelConfig c = small();
   const auto model = tiny_model(c);
-  AdapterSet adapters = random_adapters(c, {.r = 4, .lora_alpha = 8, .lora_dropout = 0.1});
+  AdapterSet adapters = random_adapters(c, {.r = 4, .lora_alpha = 8, .lora_dropout = dropout});
   const auto samples = random_samples(c, {13, 7, 9, 2});
   Context ctx({.num_threads = 1, .backend = backend});
   Trainer t(ctx, model, adapters,
@@ -90,10 +91,14 @@ unsigned long waits(const std::function<void()>& f) {
 TEST_CASE("a training on the device has the CPU's numbers within rounding") {
   // f32: sums in another order. bf16: operands of products and activations are rounded to 2^-8 in both, at other
   // places.
-  for (const auto& [dtype, loss, gradient] : {std::tuple{DType::f32, 2e-6, 2e-5}, {DType::bf16, 4e-3, 4e-2}}) {
-    const Trace cpu = train("", dtype, {CheckpointMode::off, {}}),
-                device = train(kDevice, dtype, {CheckpointMode::off, {}});
+  for (const auto& [dtype, dropout, loss, gradient] : {std::tuple{DType::f32, 0.0, 2e-6, 2e-5},
+                                                       {DType::f32, 0.1, 2e-6, 2e-5},
+                                                       {DType::bf16, 0.0, 4e-3, 4e-2},
+                                                       {DType::bf16, 0.1, 4e-3, 4e-2}}) {
+    const Trace cpu = train("", dtype, {CheckpointMode::off, {}}, false, dropout),
+                device = train(kDevice, dtype, {CheckpointMode::off, {}}, false, dropout);
     CAPTURE(name_of(dtype));
+    CAPTURE(dropout);
     for (size_t k = 0; k < cpu.losses.size(); ++k) {
       CHECK(std::abs(device.losses[k] / cpu.losses[k] - 1) <= loss);
       CHECK(std::abs(device.norms[k] / cpu.norms[k] - 1) <= gradient);
@@ -102,6 +107,58 @@ TEST_CASE("a training on the device has the CPU's numbers within rounding") {
     CHECK(distance(device.grads, cpu.grads) <= gradient);
     CHECK(distance(device.values, cpu.values) <= gradient);
     CHECK(device.losses[0] != device.losses[2]);  // it moves
+  }
+}
+
+TEST_CASE("step constants on the device are the host's, whatever positions came before") {
+  const ModelConfig c = small();
+  const Context ctx({.num_threads = 1, .backend = kDevice});
+  StepBuffers cpu(cpu_backend(), c, 32), device(ctx.backend(), c, 32);
+  const auto samples = random_samples(c, {5, 30, 13, 9, 32});
+  const auto equal = [&](const ConstTensorView& d, const ConstTensorView& h) {
+    std::vector<float> got(static_cast<size_t>(d.rows * d.cols));
+    ctx.backend().download(got.data(), d.data, got.size() * sizeof(float));
+    return std::equal(got.begin(), got.end(), h.row<float>(0), h.row<float>(0) + h.rows * h.cols);
+  };
+  const auto check = [&](const StepInputs& d, const StepInputs& h) {
+    CHECK(equal(d.cos, h.cos));
+    CHECK(equal(d.sin, h.sin));
+  };
+  for (const std::vector<int32_t>& rows : {std::vector<int32_t>{0}, {2, 3}, {1}, {0, 2}, {4}}) {
+    const Batch b = make_batch(samples, rows);
+    check(device.fill(b, 1, 1, 0, true), cpu.fill(b, 1, 1, 0, true));
+  }
+  for (const int64_t start : {0, 7, 31, 32, 1000}) {  // generation goes beyond
+    const std::vector<int32_t> ids = {1, 2, 3};
+    check(device.fill_tokens(ids, start), cpu.fill_tokens(ids, start));
+  }
+}
+
+TEST_CASE("adapters on some linears only: the device has the CPU's losses and gradients") {
+  const ModelConfig c = small();
+  const auto model = tiny_model(c);
+  const StepBatch batch = make_step(random_samples(c, {13, 7}), {{0, 1}});
+  for (const std::vector<std::string>& targets :
+       {std::vector<std::string>{"q_proj", "v_proj"}, {"k_proj", "up_proj"}, {"v_proj"}, {"gate_proj", "down_proj"}}) {
+    CAPTURE(targets[0]);
+    const auto run = [&](const std::string& backend) {
+      std::vector<AdapterSet::Module> modules;
+      for (const auto& m : linear_modules(c))
+        if (std::any_of(targets.begin(), targets.end(), [&](const std::string& t) { return m.path.ends_with(t); }))
+          modules.push_back(m);
+      AdapterSet adapters({.r = 3, .lora_alpha = 8}, modules, 7);
+      std::mt19937 rng(3);
+      const auto values = random_values(adapters.size(), 0.1, rng);
+      std::copy(values.begin(), values.end(), adapters.values().begin());
+      Context ctx({.num_threads = 1, .backend = backend});
+      Trainer t(ctx, model, adapters, {.dtype = DType::f32}, 32);
+      const double loss = t.train_step(batch, 0, 1e-3, 0).loss;
+      t.fetch();
+      return std::pair(loss, std::vector<float>(adapters.grads().begin(), adapters.grads().end()));
+    };
+    const auto cpu = run(""), device = run(kDevice);
+    CHECK(std::abs(device.first / cpu.first - 1) <= 2e-6);
+    CHECK(distance(device.second, cpu.second) <= 2e-5);
   }
 }
 
@@ -115,6 +172,9 @@ TEST_CASE("on the device too, checkpointing changes no bit, and a repeated run n
           CheckpointPolicy{CheckpointMode::every_n, {}, 2}})
       CHECK(train(kDevice, dtype, p) == base);
     CHECK(train(kDevice, dtype, {CheckpointMode::full, {}}, true) == base);  // dead ranges filled with NaN
+    // Without dropout the lora_A of q, k, v and of gate, up are one product.
+    CHECK(train(kDevice, dtype, {CheckpointMode::full, {}}, true, 0) ==
+          train(kDevice, dtype, {CheckpointMode::off, {}}, false, 0));
   }
 }
 

@@ -22,6 +22,7 @@ struct Setting {
   Isa isa = best_isa();
   std::vector<std::string> save = {};
   bool poison = false;
+  double dropout = 0.1;  // 0: the lora_A of q, k, v and of gate, up are one product
 };
 
 struct Trace {
@@ -33,7 +34,7 @@ struct Trace {
 Trace run(const Setting& s, int steps = 20) {
   const ModelConfig c = tiny_config();
   const auto model = tiny_model(c);
-  LoraConfig lora{.r = 4, .lora_alpha = 8, .lora_dropout = 0.1};
+  LoraConfig lora{.r = 4, .lora_alpha = 8, .lora_dropout = s.dropout};
   AdapterSet adapters = random_adapters(c, lora);
   const auto samples = random_samples(c, {13, 7, 21, 2, 30, 9});
   Context ctx({.num_threads = s.threads, .isa = s.isa});
@@ -54,7 +55,7 @@ Trace run(const Setting& s, int steps = 20) {
 
 }  // namespace
 
-TEST_CASE("20 steps with dropout are equal under every checkpointing, thread count and loss chunk") {
+TEST_CASE("20 steps are equal under every checkpointing, thread count and loss chunk") {
   for (const DType dtype : {DType::bf16, DType::f32}) {
     CAPTURE(name_of(dtype));
     const Trace base = run({.dtype = dtype});
@@ -68,6 +69,18 @@ TEST_CASE("20 steps with dropout are equal under every checkpointing, thread cou
     CHECK(run({.mode = CheckpointMode::selective, .dtype = dtype, .poison = true}) == base);
     for (const int threads : {1, 3, 7}) CHECK(run({.threads = threads, .dtype = dtype}) == base);
     for (const size_t chunk : {size_t{1}, size_t{4096}}) CHECK(run({.chunk = chunk, .dtype = dtype}) == base);
+  }
+}
+
+TEST_CASE("so they are without dropout, where linears of one input share a product") {
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    CAPTURE(name_of(dtype));
+    const Trace base = run({.dtype = dtype, .dropout = 0}, 6);
+    CHECK(base != run({.dtype = dtype}, 6));
+    for (const CheckpointMode mode : {CheckpointMode::full, CheckpointMode::selective})
+      CHECK(run({.mode = mode, .threads = 3, .dtype = dtype, .poison = true, .dropout = 0}, 6) == base);
+    CHECK(run({.mode = CheckpointMode::selective, .dtype = dtype, .save = {"self_attn.q_proj.lora"}, .dropout = 0},
+              6) == base);
   }
 }
 

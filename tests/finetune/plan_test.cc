@@ -261,6 +261,15 @@ TEST_CASE("rates are measured for every op of a step, and kept") {
   const AdapterSet wide_shapes = AdapterSet::shapes({.r = 4}, linear_modules(wide));
   const ModelGraph wide_graph = build_model_graph(wide, DType::bf16, &wide_shapes);
   CHECK(SchedulePlanner(wide_graph, narrow, {.max_tokens = 16}).fixed({CheckpointMode::full, {}}).cost.total() > 0);
+  // Adapters on some linears, which group otherwise than all of them do.
+  for (const auto& [one, two] : {std::pair{"q_proj", "v_proj"}, {"k_proj", "v_proj"}, {"up_proj", "o_proj"}}) {
+    std::vector<AdapterSet::Module> some;
+    for (const auto& m : linear_modules(wide))
+      if (m.path.ends_with(one) || m.path.ends_with(two)) some.push_back(m);
+    const AdapterSet some_shapes = AdapterSet::shapes({.r = 4}, some);
+    const ModelGraph some_graph = build_model_graph(wide, DType::bf16, &some_shapes);
+    CHECK(SchedulePlanner(some_graph, narrow, {.max_tokens = 16}).fixed({CheckpointMode::full, {}}).cost.total() > 0);
+  }
 }
 
 // Bytes a token and layer that a policy keeps, from the graph.

@@ -164,10 +164,9 @@ TEST_CASE("selective keeps what a product made and what rope made of it, and reb
   std::vector<std::string> kept;
   for (size_t v = 0; v < layer.values.size(); ++v)
     if (s.actions[2].keep[v] && !layer.values[v].name.ends_with(".lora")) kept.push_back(layer.values[v].name);
-  CHECK(kept == std::vector<std::string>{"hidden", "input_layernorm.rstd", "self_attn.q_proj.rope",
-                                         "self_attn.k_proj.rope", "self_attn.v_proj", "attention", "attention.lse",
-                                         "self_attn.o_proj", "post_attention_layernorm.rstd", "mlp.gate_proj",
-                                         "mlp.up_proj"});
+  CHECK(kept == std::vector<std::string>{"hidden", "input_layernorm.rstd", "self_attn.v_proj", "self_attn.q_proj.rope",
+                                         "self_attn.k_proj.rope", "attention", "attention.lse", "self_attn.o_proj",
+                                         "post_attention_layernorm.rstd", "mlp.gate_proj", "mlp.up_proj"});
 }
 
 TEST_CASE("an unknown name to save is an error that lists the names") {
