@@ -30,6 +30,8 @@ extern "C" const bantam::Backend* bantam_backend(int abi) {
     b.fill = [](void*, int, size_t) {};
     b.reserve_workspace = [](size_t) {};
     b.workspace_high = []() -> size_t { return 0; };
+    b.reserve_staging = [](size_t) {};
+    b.staging_high = []() -> size_t { return 0; };
     b.reserve_decoded_weights = [](const size_t*, size_t) {};
     b.prefetch_weight = [](bantam::Context&, const bantam::WeightView&, bantam::Math) {};
     b.weights_decoded = [](bool) -> size_t { return 0; };
