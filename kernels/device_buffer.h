@@ -45,6 +45,8 @@ class PinnedBuffer {
   /// Error(does_not_fit) naming `what` when there is no room; no memory for 0 bytes.
   PinnedBuffer(const Backend& backend, size_t bytes, const std::string& what) : backend_(&backend), bytes_(bytes) {
     if (bytes == 0) return;
+    if (!backend.allocate_pinned)
+      throw Error(ErrorCode::device, str(backend.name, ": has no pinned host memory, which ", what, " need"));
     data_ = backend.allocate_pinned(bytes);
     if (!data_)
       throw Error(ErrorCode::does_not_fit,

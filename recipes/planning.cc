@@ -228,7 +228,9 @@ std::string plan_text(const Planned& p) {
                 100 * std::max(0.0, m.recompute_overhead - m.offload_overhead));
   out += overhead;
   if (m.recompute_overhead > 0.6)
-    out += "; a smaller loss_chunk_bytes or micro_batch_size (with more accumulation) leaves more room and takes less";
+    out +=
+        str(p.request.device_formats && !p.request.checkpointing.offload_inputs ? "; activation_offloading, a" : "; a",
+            " smaller loss_chunk_bytes or micro_batch_size (with more accumulation) leaves more room and takes less");
   else if (m.recompute_overhead > 0)
     out += schedule.name == "auto" ? "; results are the same with more memory and less of it"
                                    : "; results are the same without it (--no-gradient-checkpointing), memory is not";

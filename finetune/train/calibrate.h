@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine's rates for each op of a model's layers, measured by running one layer of that shape (scaled down where
-// it is large) forward, again and backward. Takes well under a second, once per machine and shape.
+// it is large) forward, again and backward; on a device also of copies to host memory and back. Takes well under a
+// second, once per machine and shape.
 #pragma once
 #include <filesystem>
 #include <string>

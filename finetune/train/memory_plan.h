@@ -35,7 +35,7 @@ struct MemoryPlan {
   double offload_overhead = 0;    ///< the part of it that inputs in host memory take
   double forward_seconds = 0, recompute_seconds = 0, backward_seconds = 0;  ///< of the largest micro-batch; 0: unknown
   double offload_seconds = 0;
-  int offloaded_inputs = 0;  ///< inputs of layers in host memory
+  int offloaded_inputs = 0;  ///< layers whose input lies in host memory meanwhile
   MemoryLimit limit;
   size_t host_limit = 0;  ///< bytes of pinned host memory that there are; 0: unknown
   size_t total() const;

@@ -2,6 +2,7 @@
 #include "training_plan.h"
 
 #include <algorithm>
+#include <set>
 
 #include "../../kernels/adamw.h"
 #include "../../kernels/device_scratch.h"
@@ -35,7 +36,10 @@ void fill_lines(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pla
   if (r.device_formats) m.lines.push_back({.name = "upload staging", .bytes = plan.staging, .host = true});
   if (!p.host.empty())
     m.lines.push_back({.name = "offloaded layer inputs", .bytes = p.host_peak, .mapped = false, .host = true});
-  m.offloaded_inputs = offloaded_inputs(plan.training.schedule);
+  std::set<int> offloaded;
+  for (const Action& a : plan.training.schedule.actions)
+    if (a.offload_input) offloaded.insert(a.stage);
+  m.offloaded_inputs = static_cast<int>(offloaded.size());
   m.schedule = p.schedule;
   m.limit = r.limit;
   m.host_limit = r.host_limit;
