@@ -38,8 +38,15 @@ struct DeviceInfo {
   int driver = 0, runtime = 0;  ///< versions, 1000 * major + 10 * minor
 };
 
+/// A library whose attention a backend takes where it can (cuDNN), in place of its own kernels.
+struct AttentionLibrary {
+  int version = 0;     ///< 10000 * major + 100 * minor + patch; 0: there is none
+  int capability = 0;  ///< of the device, 10 * major + minor
+  char why[240] = {};  ///< why there is none, in words
+};
+
 struct Backend {
-  static constexpr int kAbi = 3;  ///< bumped when this table or an args struct changes
+  static constexpr int kAbi = 4;  ///< bumped when this table or an args struct changes
 
   const char* name;
   bool host_memory;  ///< device pointers may be read by the host
@@ -70,6 +77,10 @@ struct Backend {
   void (*upload_async)(void* device, const void* host, size_t bytes);
   void (*download)(void* host, const void* device, size_t bytes);
   void (*fill)(void* device, int byte, size_t bytes);
+
+  /// What attention on that device may run through, now and in this process from now on; null: nothing but the
+  /// backend's own kernels. What it takes of a device is device_scratch() of an op's arguments and of this.
+  AttentionLibrary (*attention_library)(int device);
 
   // What ops take beside their arguments, per thread; null where that is the Context's scratch (the CPU).
   /// Allocates this thread's workspace: what an op takes within one call, device_scratch() of its arguments. From then
@@ -106,6 +117,9 @@ struct Backend {
   void (*grad_norm)(Context&, const GradNormArgs&);
   void (*quantize_nf4)(Context&, const QuantizeNf4Args&);
 };
+
+/// Of the device that the context computes on; none where the backend has no such entry.
+AttentionLibrary attention_library(const Context& ctx);
 
 /// The built-in CPU backend.
 const Backend& cpu_backend();

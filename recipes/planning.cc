@@ -88,6 +88,7 @@ Planned make_plan(Session& s, const Recipe& r, const PlanningOptions& o) {
   const bool on_device = s.absent_device || !s.context->backend().host_memory;
   if (on_device)
     q.device_formats = std::make_shared<WeightFormats>(planned_store_formats(s.config, weights, quant_config(r)));
+  q.attention = attention_library(*s.context);
   q.trained_parameters = shapes.size();
   if (on_device) {
     q.weights_mapped = false;

@@ -25,7 +25,10 @@ template <class Args>
 void call(const OpRun& r, void (*op)(Context&, const Args&), const Args& args) {
   if (!r.planning) return op(*r.ctx, args);
   size_t& most = r.planning->needs.workspace;
-  most = std::max(most, device_scratch(args));
+  if constexpr (requires { device_scratch(args, r.planning->attention); })
+    most = std::max(most, device_scratch(args, r.planning->attention));
+  else
+    most = std::max(most, device_scratch(args));
 }
 
 int64_t width(const LayerGraph& g, int value) {

@@ -102,7 +102,7 @@ CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
   const auto weights = synthetic_model(c)->store->on(ctx.backend());
   Executor executor(ctx, graph, weights, arena.region("calibration"), program.peak);
   if (!ctx.backend().host_memory) {
-    const DeviceNeeds needs = device_needs(graph, program, weights->formats());
+    const DeviceNeeds needs = device_needs(graph, program, weights->formats(), attention_library(ctx));
     executor.reserve(needs.workspace, decoded_slots(needs, 0));
   }
   StepBuffers buffers(ctx.backend(), c, t);

@@ -10,8 +10,10 @@
 
 namespace bantam {
 
-/// Of all instructions, at max_tokens tokens and as many sequences. `formats`: of the model's matrices.
-DeviceNeeds device_needs(const ModelGraph& model, const Program& program, const WeightFormats& formats);
+/// Of all instructions, at max_tokens tokens and as many sequences. `formats`: of the model's matrices; `attention`:
+/// attention_library() of the context.
+DeviceNeeds device_needs(const ModelGraph& model, const Program& program, const WeightFormats& formats,
+                         const AttentionLibrary& attention);
 /// Of both, one after the other.
 DeviceNeeds combined(DeviceNeeds a, const DeviceNeeds& b);
 

@@ -43,6 +43,7 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
                 .limit = options.limit ? *options.limit : memory_limit(ctx, 0, size_t{512} << 20)};
   r.decoded_weight_bytes = options.decoded_weight_bytes;
   if (!host) r.device_formats = std::make_shared<WeightFormats>(model_->store->formats());
+  r.attention = attention_library(ctx);
   if (r.program_bytes == 0 && host)
     r.program_bytes = program_bytes(4 * flat + ctx.workspace_bytes() + (mapped ? 0 : model_->store->bytes()));
   const auto costs = [&] {

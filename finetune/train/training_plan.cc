@@ -38,8 +38,8 @@ void fill_lines(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pla
 // The device's part of a plan that has a schedule: the workspace, and what is left for decoded weights.
 void plan_device(const ModelGraph& model, const PlanRequest& r, TrainingPlan& plan) {
   if (r.device_formats) {
-    const DeviceNeeds needs = combined(device_needs(model, plan.training.program, *r.device_formats),
-                                       device_needs(model, plan.evaluation, *r.device_formats));
+    const DeviceNeeds needs = combined(device_needs(model, plan.training.program, *r.device_formats, r.attention),
+                                       device_needs(model, plan.evaluation, *r.device_formats, r.attention));
     plan.device_workspace = std::max(needs.workspace, device_scratch(GradNormArgs{.n = r.trained_parameters}));
     plan.decoded_slots = decoded_slots(needs, 0);
     fill_lines(model, r, plan);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA backend's table. BANTAM_BACKEND_NAME comes from the build: `cuda`, or `cuda_on_cpu` for the emulated one.
 #include "cuda_ops.h"
+#include "cudnn_attention.h"
 #include "decoded_weights.h"
 #include "device.h"
 #include "staging.h"
@@ -27,6 +28,7 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .upload_async = cuda::upload_async,
       .download = cuda::download,
       .fill = cuda::fill,
+      .attention_library = cuda::attention_library,
       .reserve_workspace = cuda::reserve_workspace,
       .workspace_high = cuda::workspace_high,
       .reserve_decoded_weights = cuda::reserve_decoded_weights,

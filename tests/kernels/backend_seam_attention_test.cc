@@ -160,7 +160,8 @@ void check_against_oracle(Context& ctx, const Problem& p, DType gradient, DType 
   const auto bound = [](double products, DType t) { return products + (t == DType::bf16 ? kBf16 : 0); };
   check_rows("o", got.o, forward.o, p.width, bound(kAttention + p_rounded, p.type));
   check_rows("lse", got.lse, forward.lse, l.heads, mma ? kAttentionMmaScore : kAttention);
-  check_rows("delta", got.delta, delta, l.heads, kAttentionBackward);
+  // cuDNN, where the library under test takes it, has its own.
+  if (attention_library(ctx).version == 0) check_rows("delta", got.delta, delta, l.heads, kAttentionBackward);
   // With one key in every row all of dq and dk cancels; each of the two terms that do has values of about 0.5.
   const double floor = l.window == 1 ? 0.5 : 0.05;
   check_rows("dq", got.dq, want.dq, p.width, bound(kAttentionBackward + ds_rounded, gradient), floor);
