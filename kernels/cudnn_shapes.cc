@@ -19,7 +19,7 @@ bool lse_fits(const ConstTensorView& t) {
 // A softcap needs a graph of the scores, which cuDNN does not combine with a causal mask.
 bool common(const AttentionShape& s, Math math, const AttentionLibrary& library) {
   if (library.version < kCudnnLeast || library.capability < 80) return false;
-  const bool packed_rows = (library.capability >= 90 && library.capability < 120) || library.version >= 91801;
+  const bool packed_rows = (library.capability >= 90 && library.capability < 110) || library.version >= 91801;
   return packed_rows && math == Math::bf16 && s.softcap == 0 && s.head_dim % 8 == 0 && s.head_dim <= 256;
 }
 size_t rounded(size_t bytes) {
@@ -40,8 +40,9 @@ bool cudnn_takes(const AttentionArgs& a, const AttentionLibrary& library) {
 
 bool cudnn_takes(const AttentionBackwardArgs& a, const AttentionLibrary& library) {
   if (!common(a.shape, a.math, library) || !lse_fits(a.lse)) return false;
-  for (const ConstTensorView& t : std::initializer_list<ConstTensorView>{a.q, a.k, a.v, a.o, a.dout, a.dq, a.dk, a.dv})
+  for (const ConstTensorView& t : std::initializer_list<ConstTensorView>{a.q, a.k, a.v, a.o, a.dq, a.dk, a.dv})
     if (!fits(t)) return false;
+  if (a.dout.dtype != DType::f32 && !fits(a.dout)) return false;
   // Of other head_dims cuDNN's workspace grows with sequences times the longest, not with the tokens.
   const int64_t d = a.shape.head_dim;
   if (d % 16 != 0) return false;
@@ -65,6 +66,14 @@ size_t cudnn_workspace(const AttentionBackwardArgs& a, const AttentionLibrary& l
   if (library.capability / 10 == 9) floats += a.dq.stride;
   if (s.heads != s.kv_heads) floats += s.heads / s.kv_heads * (a.dk.stride + a.dv.stride);
   return rounded(static_cast<size_t>(token_class(a.q.rows) * floats) * sizeof(float)) + kCudnnEngine;
+}
+
+size_t cudnn_converted(const AttentionArgs&) {
+  return 0;
+}
+
+size_t cudnn_converted(const AttentionBackwardArgs& a) {
+  return a.dout.dtype == DType::f32 ? rounded(static_cast<size_t>(a.dout.rows * a.dout.cols) * sizeof(bf16)) : 0;
 }
 
 int64_t power_class(int64_t n, int64_t least) {

@@ -35,6 +35,9 @@ bool cudnn_takes(const AttentionBackwardArgs& args, const AttentionLibrary& libr
 /// head where heads share keys; the sums of the softmax), and kCudnnEngine. A plan that wants more is not used.
 size_t cudnn_workspace(const AttentionArgs& args, const AttentionLibrary& library);
 size_t cudnn_workspace(const AttentionBackwardArgs& args, const AttentionLibrary& library);
+/// Bytes of a dout of f32 as bf16, which is what cuDNN takes; 0 where it is bf16. (LoRA with dropout gives one of f32.)
+size_t cudnn_converted(const AttentionArgs& args);
+size_t cudnn_converted(const AttentionBackwardArgs& args);
 
 // Plans are made for classes of shapes, so that not every packing needs its own.
 /// The smallest power of two that is at least n and `least`.

@@ -73,7 +73,9 @@ namespace {
 template <class Args>
 size_t attention_scratch(const Args& args, const AttentionLibrary& library) {
   const size_t own = device_scratch(args.shape);
-  return cudnn_takes(args, library) ? std::max(own, kCudnnTable + cudnn_workspace(args, library)) : own;
+  return cudnn_takes(args, library)
+             ? std::max(own, kCudnnTable + cudnn_converted(args) + cudnn_workspace(args, library))
+             : own;
 }
 }  // namespace
 size_t device_scratch(const AttentionArgs& args, const AttentionLibrary& library) {

@@ -79,6 +79,7 @@ bool run(const Args& args, CudnnShape shape, const std::vector<ConstTensorView>&
     shape.strides[i] = matrices[i].stride;
     pointers.data[i] = const_cast<void*>(matrices[i].data);
   }
+  if (cudnn_converted(args) > 0) shape.strides[kDout] = matrices[kDout].cols;
   Library& l = library();
   auto found = l.plans.find(shape);
   if (found == l.plans.end()) {
@@ -89,9 +90,15 @@ bool run(const Args& args, CudnnShape shape, const std::vector<ConstTensorView>&
     found = l.plans.emplace(shape, std::move(plan)).first;
   }
   if (!found->second.graph) return false;
-  char* const scratch = workspace(device_scratch(args, here()));
-  send_table(args.shape, shape, static_cast<int>(matrices.size()), scratch, pointers);
-  cudnn_run(shape, *found->second.graph, l.handle.get(), pointers, scratch + kCudnnTable);
+  char* const table = workspace(device_scratch(args, here()));  // then dout as bf16, then what is the plan's
+  char* const converted = table + kCudnnTable;
+  send_table(args.shape, shape, static_cast<int>(matrices.size()), table, pointers);
+  if (cudnn_converted(args) > 0) {
+    const ConstTensorView& dout = matrices[kDout];
+    convert(dout, {converted, DType::bf16, dout.rows, dout.cols}, GradMode::write);
+    pointers.data[kDout] = converted;
+  }
+  cudnn_run(shape, *found->second.graph, l.handle.get(), pointers, converted + cudnn_converted(args));
   return true;
 }
 }  // namespace

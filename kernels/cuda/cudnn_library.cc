@@ -4,23 +4,28 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <vector>
 
-#include "../error.h"
 #include "cudnn_graph.h"
 
 namespace bantam::cuda {
 
 void* open_cudnn(std::string* why) {
-  if (const char* e = std::getenv("BANTAM_CUDNN"); e && std::strcmp(e, "0") == 0) {
-    *why = "switched off by BANTAM_CUDNN=0";
-    return nullptr;
+  std::vector<std::string> files = {BANTAM_CUDNN_LIBRARY, "libcudnn.so.9"};
+  if (const char* given = std::getenv("BANTAM_CUDNN"); given && *given) {
+    if (std::strcmp(given, "0") == 0) {
+      *why = "switched off by BANTAM_CUDNN=0";
+      return nullptr;
+    }
+    files = {given};
   }
-  // Local: another copy in this process, such as PyTorch's, is left alone.
-  for (const char* file : {"libcudnn.so.9", BANTAM_CUDNN_LIBRARY}) {
-    if (!*file) continue;
-    if (void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL)) return library;
+  for (const std::string& file : files) {
+    if (file.empty()) continue;
+    // Local: another copy in this process, such as PyTorch's, is left alone.
+    if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     const char* words = dlerror();
-    *why = words ? words : str("cannot load ", file);
+    *why = words ? words : "cannot load " + file;
   }
   return nullptr;
 }

@@ -334,7 +334,8 @@ TEST_CASE("attention: later keys leave a row as it is") {
 TEST_CASE("attention: decoding with a cache has the numbers of the prefill") {
   on_each_backend([](Context& ctx) {
     // Two sequences of n tokens each; a call has `step` queries of both, and as keys what came before, and these.
-    for (const auto& [t, math] : kProducts)
+    for (const auto& [t, math] : kProducts) {
+      if (math == Math::bf16 && attention_library(ctx).version > 0) continue;  // cuDNN takes the prefill alone
       for (const Layout& l : std::vector<Layout>{{{}, 6, 2, 64}, {{}, 6, 2, 192}, {{}, 6, 2, 32, 0, 0, 21, 2}}) {
         const int64_t n = 75, heads = 6;
         Layout two = with(l, math);
@@ -365,6 +366,7 @@ TEST_CASE("attention: decoding with a cache has the numbers of the prefill") {
             CHECK(lse.host() == part(whole.lse, done, step, heads));
           }
       }
+    }
   });
 }
 

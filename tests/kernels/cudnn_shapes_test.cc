@@ -113,8 +113,10 @@ TEST_CASE("cuDNN: what it does not take of an attention") {
     CHECK_FALSE(cudnn_takes(b, l));
   }
   AttentionBackwardArgs b = backward();
-  b.dout.dtype = DType::f32;
+  odd(b.dout);
   CHECK_FALSE(cudnn_takes(b, l));
+  b.dout.dtype = DType::f32;  // it is converted, from wherever it lies
+  CHECK(cudnn_takes(b, l));
 }
 
 TEST_CASE("cuDNN: the workspace grows with the tokens, and is that of the own kernels where it is not taken") {
@@ -126,6 +128,9 @@ TEST_CASE("cuDNN: the workspace grows with the tokens, and is that of the own ke
   CHECK(device_scratch(backward(), hopper) == fixed + 4096 * (3 * row + 32 * sizeof(float)));
   CHECK(device_scratch(backward(), blackwell) == fixed + 4096 * (2 * row + 32 * sizeof(float)));
   CHECK(device_scratch(backward(32, 32), hopper) == fixed + 4096 * (row + 32 * sizeof(float)));
+  AttentionBackwardArgs f32 = backward();
+  f32.dout.dtype = DType::f32;
+  CHECK(device_scratch(f32, hopper) == device_scratch(backward(), hopper) + 4096 * 4096 * 2);
   CHECK(device_scratch(backward()) == device_scratch(backward().shape));
   CHECK(device_scratch(forward()) == device_scratch(forward().shape));
   // What cuDNN 9.28.1 takes, with 4 sequences of 1024 and with 64 of up to 4096.
