@@ -79,7 +79,8 @@ bool run(const Args& args, CudnnShape shape, const std::vector<ConstTensorView>&
     shape.strides[i] = matrices[i].stride;
     pointers.data[i] = const_cast<void*>(matrices[i].data);
   }
-  if (cudnn_converted(args) > 0) shape.strides[kDout] = matrices[kDout].cols;
+  const size_t converted_bytes = cudnn_converted(args);
+  if (converted_bytes > 0) shape.strides[kDout] = args.shape.heads * args.shape.head_dim;
   Library& l = library();
   auto found = l.plans.find(shape);
   if (found == l.plans.end()) {
@@ -93,12 +94,13 @@ bool run(const Args& args, CudnnShape shape, const std::vector<ConstTensorView>&
   char* const table = workspace(device_scratch(args, here()));  // then dout as bf16, then what is the plan's
   char* const converted = table + kCudnnTable;
   send_table(args.shape, shape, static_cast<int>(matrices.size()), table, pointers);
-  if (cudnn_converted(args) > 0) {
-    const ConstTensorView& dout = matrices[kDout];
-    convert(dout, {converted, DType::bf16, dout.rows, dout.cols}, GradMode::write);
-    pointers.data[kDout] = converted;
+  if constexpr (requires { args.dout; }) {
+    if (converted_bytes > 0) {
+      convert(args.dout, {converted, DType::bf16, args.dout.rows, args.dout.cols}, GradMode::write);
+      pointers.data[kDout] = converted;
+    }
   }
-  cudnn_run(shape, *found->second.graph, l.handle.get(), pointers, converted + cudnn_converted(args));
+  cudnn_run(shape, *found->second.graph, l.handle.get(), pointers, converted + converted_bytes);
   return true;
 }
 }  // namespace

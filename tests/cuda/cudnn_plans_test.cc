@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 
 #include "kernels/cuda/cudnn_graph.h"
@@ -138,6 +139,17 @@ TEST_CASE("cuDNN makes the forward's plans of other devices") {
   check_plans(kAmpere, {{16, 8, 256}}, kPacked);
   check_plans(kAda, {{32, 8, 128, 512}}, kPacked);
   check_plans(kDesktop, {{16, 16, 72}}, kPacked);
+}
+
+TEST_CASE("the library is the one that BANTAM_CUDNN names, or none, and what is not there has the loader's words") {
+  std::string why;
+  setenv("BANTAM_CUDNN", "0", 1);
+  CHECK(open_cudnn(&why) == nullptr);
+  CHECK(why == "switched off by BANTAM_CUDNN=0");
+  setenv("BANTAM_CUDNN", "/nowhere/libcudnn.so.9", 1);
+  CHECK(open_cudnn(&why) == nullptr);
+  CHECK(why.find("/nowhere/libcudnn.so.9: cannot open") < why.size());
+  unsetenv("BANTAM_CUDNN");
 }
 
 // With another runtime of CUDA in the process than ours, two of them would disagree about the device.
