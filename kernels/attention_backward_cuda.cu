@@ -7,6 +7,7 @@
 // The portable header comes first.
 #include "cuda/attention_tile.cuh"
 #include "cuda/cuda_ops.h"
+#include "cuda/cudnn_attention.h"
 #include "error.h"
 
 namespace bantam::cuda {
@@ -223,6 +224,7 @@ void run_dkv(const AttentionBackwardArgs& args) {
 }  // namespace
 
 void attention_backward(Context&, const AttentionBackwardArgs& args) {
+  if (cudnn_attention_backward(args)) return;
   const AttentionShape& s = args.shape;
   with_float_type(args.o.dtype, [&]<class O>() {
     with_float_type(args.dout.dtype, [&]<class Dout>() {

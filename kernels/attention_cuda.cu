@@ -9,6 +9,7 @@
 
 #include "cuda/attention_tile.cuh"
 #include "cuda/cuda_ops.h"
+#include "cuda/cudnn_attention.h"
 #include "device_scratch.h"
 #include "error.h"
 
@@ -125,6 +126,15 @@ AttentionLayout attention_layout(const AttentionShape& s, const ConstTensorView&
           row_layout(v, s.head_dim)};
 }
 
+void send_words(const std::vector<int32_t>& words, int32_t* device) {
+  for (size_t i = 0; i < words.size(); i += kWords) {
+    const size_t count = std::min<size_t>(kWords, words.size() - i);
+    Words part{};
+    std::copy_n(words.data() + i, count, part.v);
+    launch(store_words_kernel, 1, kWords, 0, part, static_cast<int>(count), device + i);
+  }
+}
+
 BlockTable upload_block_table(const AttentionShape& s, int64_t rows_per_query, int64_t block_rows) {
   const auto n = static_cast<size_t>(s.num_seqs) + 1;
   std::vector<int32_t> table(s.cu_q, s.cu_q + n);
@@ -140,12 +150,7 @@ BlockTable upload_block_table(const AttentionShape& s, int64_t rows_per_query, i
     blocks += blocks_for(rows, block_rows);
   }
   auto* device = reinterpret_cast<int32_t*>(workspace(device_scratch(s)));
-  for (size_t i = 0; i < table.size(); i += kWords) {
-    const size_t count = std::min<size_t>(kWords, table.size() - i);
-    Words words{};
-    std::copy_n(table.data() + i, count, words.v);
-    launch(store_words_kernel, 1, kWords, 0, words, static_cast<int>(count), device + i);
-  }
+  send_words(table, device);
   return {device, blocks};
 }
 
@@ -163,6 +168,7 @@ void run(const AttentionArgs& args) {
 }  // namespace
 
 void attention(Context&, const AttentionArgs& args) {
+  if (cudnn_attention(args)) return;
   if (attention_on_tensor_cores(args.q.dtype, args.math)) return attention_mma(args);
   const AttentionShape& s = args.shape;
   int64_t queries = 0;  // of the longest sequence

@@ -24,6 +24,10 @@ std::vector<std::filesystem::path> backend_folders() {
 }
 }  // namespace
 
+AttentionLibrary attention_library(const Context& ctx) {
+  return ctx.backend().attention_library ? ctx.backend().attention_library(ctx.device()) : AttentionLibrary{};
+}
+
 const Backend& load_backend(const std::string& name_or_path) {
   static std::mutex mutex;
   static std::map<std::string, const Backend*> loaded;

@@ -45,6 +45,13 @@ struct MemoryUse {
   size_t pinned = 0, most_pinned = 0;  ///< of the host's memory, pinned for copies between it and the device
 };
 
+/// A library whose attention a backend takes where it can (cuDNN), in place of its own kernels.
+struct AttentionLibrary {
+  int version = 0;     ///< 10000 * major + 100 * minor + patch; 0: there is none
+  int capability = 0;  ///< of the device, 10 * major + minor
+  char why[240] = {};  ///< why there is none, in words
+};
+
 struct Backend {
   static constexpr int kAbi = 4;  ///< bumped when this table or an args struct changes
 
@@ -97,6 +104,10 @@ struct Backend {
   void (*copy_in)(void* device, const void* pinned, size_t bytes, int slot);
   void (*wait_copy)(int slot);
 
+  /// What attention on that device may run through, now and in this process from now on; null: nothing but the
+  /// backend's own kernels. What it takes of a device is device_scratch() of an op's arguments and of this.
+  AttentionLibrary (*attention_library)(int device);
+
   // What ops take beside their arguments, per thread; null where that is the Context's scratch (the CPU).
   /// Allocates this thread's workspace: what an op takes within one call, device_scratch() of its arguments. From then
   /// on a larger request is Error(internal). A later call sets the size anew, keeping the memory where that is enough;
@@ -142,6 +153,8 @@ struct Backend {
 
 /// Slots of Backend::mark, each the first of two.
 enum Mark : int { kMarkQuantise = 0, kMarkMicroBatch = 2 };
+/// Of the device that the context computes on; none where the backend has no such entry.
+AttentionLibrary attention_library(const Context& ctx);
 
 /// The built-in CPU backend.
 const Backend& cpu_backend();

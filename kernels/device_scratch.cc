@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cudnn_shapes.h"
+
 namespace bantam {
 
 DType operand_type(const ProductTerm& t, Math math) {
@@ -113,11 +115,21 @@ size_t device_upload(const CrossEntropyArgs& a) {
 size_t device_scratch(const AttentionShape& s) {
   return 3 * (static_cast<size_t>(s.num_seqs) + 1) * sizeof(int32_t);
 }
-size_t device_scratch(const AttentionArgs& args) {
-  return device_scratch(args.shape);
+// What cuDNN takes at run time depends on the sequences too: there is room for either.
+namespace {
+template <class Args>
+size_t attention_scratch(const Args& args, const AttentionLibrary& library) {
+  const size_t own = device_scratch(args.shape);
+  return cudnn_takes(args, library)
+             ? std::max(own, kCudnnTable + cudnn_converted(args) + cudnn_workspace(args, library))
+             : own;
 }
-size_t device_scratch(const AttentionBackwardArgs& args) {
-  return device_scratch(args.shape);
+}  // namespace
+size_t device_scratch(const AttentionArgs& args, const AttentionLibrary& library) {
+  return attention_scratch(args, library);
+}
+size_t device_scratch(const AttentionBackwardArgs& args, const AttentionLibrary& library) {
+  return attention_scratch(args, library);
 }
 
 size_t device_scratch(const RmsNormBackwardArgs& args) {

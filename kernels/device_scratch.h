@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "attention.h"
+#include "backend.h"
 #include "cross_entropy.h"
 #include "grad_norm.h"
 #include "product.h"
@@ -76,9 +77,9 @@ ProductScratch product_scratch(const ProductsArgs& args);
 size_t device_scratch(const ProductArgs& args);
 size_t device_scratch(const ProductsArgs& args);
 size_t device_scratch(const CrossEntropyArgs& args);
-size_t device_scratch(const AttentionShape& shape);  ///< of attention and of its backward
-size_t device_scratch(const AttentionArgs& args);
-size_t device_scratch(const AttentionBackwardArgs& args);
+size_t device_scratch(const AttentionShape& shape);  ///< of attention and of its backward, by the backend's own kernels
+size_t device_scratch(const AttentionArgs& args, const AttentionLibrary& library = {});
+size_t device_scratch(const AttentionBackwardArgs& args, const AttentionLibrary& library = {});
 size_t device_scratch(const RmsNormBackwardArgs& args);
 size_t device_scratch(const GradNormArgs& args);
 // These take none.

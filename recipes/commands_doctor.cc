@@ -5,6 +5,7 @@
 
 #include "../finetune/train/calibrate.h"
 #include "../finetune/train/self_check.h"
+#include "../kernels/cudnn_shapes.h"
 #include "../kernels/device_choice.h"
 #include "commands.h"
 #include "session.h"
@@ -41,6 +42,14 @@ Json check(const ContextOptions& options, bool quiet) {
   return j;
 }
 
+// What attention runs through on a device.
+std::string attention_text(const Backend& backend, int device) {
+  if (!backend.attention_library) return "built in";
+  const AttentionLibrary l = backend.attention_library(device);
+  if (l.version > 0) return str("cuDNN ", cudnn_text(l.version), " where it can, else built in");
+  return str("built in, ", l.why);
+}
+
 // The GPUs, each with whether it may be used; `why` is set where there is nothing to list.
 Json gpus(std::string& why) {
   Json list = Json::array();
@@ -61,7 +70,8 @@ Json gpus(std::string& why) {
                       {"memory_total", i.memory_total},
                       {"driver_cuda", version_text(i.driver)},
                       {"runtime_cuda", version_text(i.runtime)},
-                      {"has_code", i.has_code}});
+                      {"has_code", i.has_code},
+                      {"attention", attention_text(backend, d)}});
     }
   } catch (const Error& e) {
     why = e.what();
@@ -87,7 +97,8 @@ void print(const Json& j) {
         str(d["name"].get<std::string>(), ", compute capability ", d["compute_capability"].get<std::string>(), ", ",
             size_text(d["memory_free"].get<size_t>()), " free of ", size_text(d["memory_total"].get<size_t>()),
             ", CUDA ", d["runtime_cuda"].get<std::string>(), ", driver for ", d["driver_cuda"].get<std::string>(),
-            d["has_code"].get<bool>() ? "" : "; this build has no code for it"));
+            d["has_code"].get<bool>() ? "" : "; this build has no code for it",
+            "; attention: ", d["attention"].get<std::string>()));
   row("auto", "device: auto is " + j["auto"].get<std::string>());
   std::printf("\n");
   for (const Json& c : j["checks"]) {

@@ -358,9 +358,11 @@ USAGE
     bantam doctor
 
 DESCRIPTION
-    Lists processor, memory, cache, libraries and GPUs with driver and toolkit versions, says what device: auto would take,
-    and runs a training step on each device against the CPU's scalar code. The CUDA backend is looked for beside the program;
-    BANTAM_CUDA_LIBRARY names another file. Exit code 6 when a device computes something else than the reference.
+    Lists processor, memory, cache, libraries and GPUs with driver and toolkit versions and what attention runs through
+    (cuDNN, or built in), says what device: auto would take, and runs a training step on each device against the CPU's
+    scalar code. The CUDA backend is looked for beside the program; BANTAM_CUDA_LIBRARY names another file. A backend that
+    was built with cuDNN does without under BANTAM_CUDNN=0. Exit code 6 when a device computes something else than the
+    reference.
 
 EXAMPLES
     bantam doctor

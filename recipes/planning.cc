@@ -92,6 +92,7 @@ Planned make_plan(Session& s, const Recipe& r, const PlanningOptions& o) {
   if (on_device && store.quantise_bytes > 0)
     p.notes.push_back(str("quantising, once and before all else, takes ", size_text(store.quantise_bytes),
                           " of the device's memory and gives it back"));
+  q.attention = attention_library(*s.context);
   q.trained_parameters = shapes.size();
   if (on_device) {
     q.weights_mapped = false;

@@ -25,7 +25,10 @@ template <class Args>
 void call(const OpRun& r, void (*op)(Context&, const Args&), const Args& args) {
   if (!r.planning) return op(*r.ctx, args);
   DeviceNeeds& needs = r.planning->needs;
-  needs.workspace = std::max(needs.workspace, device_scratch(args));
+  if constexpr (requires { device_scratch(args, r.planning->attention); })
+    needs.workspace = std::max(needs.workspace, device_scratch(args, r.planning->attention));
+  else
+    needs.workspace = std::max(needs.workspace, device_scratch(args));
   needs.upload = std::max(needs.upload, device_upload(args));
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "../../kernels/backend.h"
 #include "../../kernels/context.h"
 #include "../../kernels/tensor.h"
 #include "../../quant/weight_store.h"
@@ -49,6 +50,7 @@ struct DeviceNeeds {
 /// A run that computes nothing: the op tells what it would take.
 struct OpPlanning {
   const WeightFormats& formats;
+  const AttentionLibrary& attention;  ///< of the device
   DeviceNeeds& needs;
 };
 

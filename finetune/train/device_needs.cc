@@ -9,9 +9,10 @@
 
 namespace bantam {
 
-DeviceNeeds device_needs(const ModelGraph& model, const Program& program, const WeightFormats& formats) {
+DeviceNeeds device_needs(const ModelGraph& model, const Program& program, const WeightFormats& formats,
+                         const AttentionLibrary& attention) {
   DeviceNeeds needs;
-  const OpPlanning planning{formats, needs};
+  const OpPlanning planning{formats, attention, needs};
   const StepInputs step{.tokens = program.max_tokens, .num_seqs = program.max_tokens, .training = true};
   const WeightLease no_weights;
   // Values of one buffer have one address, as in a run; it is none that memory has.

@@ -11,8 +11,9 @@
 namespace bantam {
 
 /// Of all instructions, at max_tokens tokens and as many sequences, and of the step constants before them. `formats`:
-/// of the model's matrices.
-DeviceNeeds device_needs(const ModelGraph& model, const Program& program, const WeightFormats& formats);
+/// of the model's matrices; `attention`: attention_library() of the context.
+DeviceNeeds device_needs(const ModelGraph& model, const Program& program, const WeightFormats& formats,
+                         const AttentionLibrary& attention);
 /// Of both, one after the other.
 DeviceNeeds combined(DeviceNeeds a, const DeviceNeeds& b);
 

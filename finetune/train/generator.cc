@@ -64,7 +64,7 @@ Generator::Generator(Context& ctx, std::shared_ptr<const Model> model, AdapterSe
   executor_.emplace(ctx, graph_, store_, arena_->region("activations"), program_.peak);
   logits_ = Tensor(DType::f32, 1, c.vocab_size);
   if (ctx.backend().host_memory) return;
-  DeviceNeeds needs = device_needs(graph_, program_, model_->store->formats());
+  DeviceNeeds needs = device_needs(graph_, program_, model_->store->formats(), attention_library(ctx));
   const std::string head = head_weight_name(c);
   const ProductArgs logits{
       .terms = {{.a = {nullptr, dtype, program_.max_tokens, c.hidden_size}, .b = *store_->find_matrix(head)}},

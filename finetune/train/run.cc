@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "../../kernels/backend.h"
+#include "../../kernels/cudnn_shapes.h"
 #include "../../kernels/error.h"
 #include "../../lora/peft_files.h"
 
@@ -58,6 +60,7 @@ class Run {
     trainer_.emplace(ctx, std::move(model), adapters, options.trainer, plan_.max_tokens);
     machine_key_ = str("backend ", ctx.backend().name, ", tier ", name_of(ctx.isa()));
     if (ctx.backend().device_info) machine_key_ += str(", ", ctx.backend().device_info(ctx.device()).name);
+    if (const int v = attention_library(ctx).version) machine_key_ += str(", cuDNN ", cudnn_text(v));
     report_.first_eval_loss = report_.last_eval_loss = std::numeric_limits<double>::quiet_NaN();
     report_.planned_memory = trainer_->plan().anonymous();
     report_.host_memory = trainer_->plan().host();

@@ -48,6 +48,7 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
   const size_t free = available_memory();
   r.host_limit = options.host_limit ? *options.host_limit : free > kHostReserve ? free - kHostReserve : free;
   if (!host) r.device_formats = std::make_shared<WeightFormats>(model_->store->formats());
+  r.attention = attention_library(ctx);
   if (r.program_bytes == 0 && host)
     r.program_bytes = program_bytes(4 * flat + ctx.workspace_bytes() + (mapped ? 0 : model_->store->bytes()));
   const auto costs = [&] {

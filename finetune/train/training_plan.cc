@@ -48,8 +48,8 @@ void fill_lines(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pla
 // The device's part of a plan that has a schedule: the workspace, and what is left for decoded weights.
 void plan_device(const ModelGraph& model, const PlanRequest& r, TrainingPlan& plan) {
   if (r.device_formats) {
-    const DeviceNeeds needs = combined(device_needs(model, plan.training.program, *r.device_formats),
-                                       device_needs(model, plan.evaluation, *r.device_formats));
+    const DeviceNeeds needs = combined(device_needs(model, plan.training.program, *r.device_formats, r.attention),
+                                       device_needs(model, plan.evaluation, *r.device_formats, r.attention));
     plan.device_workspace = std::max(needs.workspace, device_scratch(GradNormArgs{.n = r.trained_parameters}));
     plan.staging = staging_bytes(std::max(needs.upload, sizeof(AdamwScalars)));
     plan.decoded_slots = decoded_slots(needs, 0);
@@ -95,7 +95,9 @@ TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const 
     planned(everything);
     if (!plan.memory.fits()) {
       if (!measured) measured = costs();
-      const SchedulePlanner planner(model, *measured, options, {r.checkpointing.offload_inputs, r.host_limit});
+      const size_t host =
+          r.host_limit == 0 ? 0 : std::max<size_t>(1, r.host_limit - std::min(r.host_limit, plan.staging));
+      const SchedulePlanner planner(model, *measured, options, {r.checkpointing.offload_inputs, host});
       const int tries = r.device_formats ? 3 : 1;  // what a device takes besides depends on the program a little
       for (int k = 0; k < tries && !plan.memory.fits(); ++k) {
         const size_t others = plan.memory.need() - plan.arena();

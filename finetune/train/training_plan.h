@@ -31,6 +31,7 @@ struct PlanRequest {
   /// Set for a backend with memory of its own: how the model's matrices are stored. Its workspace and its memory for
   /// decoded weights are then planned too.
   std::shared_ptr<const WeightFormats> device_formats;
+  AttentionLibrary attention;  ///< attention_library() of that device, whose workspace counts
   /// Most bytes for decoded weights, beyond what has to be; empty: what the schedule leaves of the limit.
   std::optional<size_t> decoded_weight_bytes;
 };

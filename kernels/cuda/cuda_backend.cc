@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA backend's table. BANTAM_BACKEND_NAME comes from the build: `cuda`, or `cuda_on_cpu` for the emulated one.
 #include "cuda_ops.h"
+#include "cudnn_attention.h"
 #include "decoded_weights.h"
 #include "device.h"
 #include "host_copies.h"
@@ -39,6 +40,7 @@ extern "C" __attribute__((visibility("default"))) const bantam::Backend* bantam_
       .copy_out = cuda::copy_out,
       .copy_in = cuda::copy_in,
       .wait_copy = cuda::wait_copy,
+      .attention_library = cuda::attention_library,
       .reserve_workspace = cuda::reserve_workspace,
       .workspace_high = cuda::workspace_high,
       .reserve_staging = cuda::reserve_staging,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA backend's functions, one per entry of the Backend table; each lives in <op>_cuda.cu. No device code here.
 #pragma once
+#include <cstdint>
+#include <vector>
+
 #include "../backend.h"
 #include "../context.h"
 #include "../tensor.h"
@@ -26,6 +29,8 @@ void quantize_nf4(Context& ctx, const QuantizeNf4Args& args);
 
 /// Whether this library holds machine code, or PTX that the driver can translate, for the current device.
 bool has_code();
+/// Copies words to the device as kernel arguments, in order with the ops: nothing waits. In attention_cuda.cu.
+void send_words(const std::vector<int32_t>& words, int32_t* device);
 /// y (=|+=) x with conversion between f32 and bf16: what copy() does, for use by other ops.
 void convert(const ConstTensorView& x, const TensorView& y, GradMode mode);
 /// Throws Error(device) unless t is f32 or bf16.

@@ -264,8 +264,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   if (device < 0 || device >= kDevices) return set_error(cudaErrorInvalidDevice);
   *p = {};
   snprintf(p->name, sizeof p->name, "emulated device %d", device);
-  p->major = 8;
-  p->minor = 6;
+  const char* sm = getenv("COC_SM");
+  p->major = (sm ? atoi(sm) : 86) / 10;
+  p->minor = (sm ? atoi(sm) : 86) % 10;
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

@@ -65,6 +65,10 @@ resume() { gpu t --output-dir "$work/on" --resume-from-checkpoint "$work/both/ch
 expect 0 "numbers will differ in the last digits" resume --device auto
 expect 2 "of another run" resume --device cuda --overwrite
 
+# Begun with the built-in attention, gone on with through cuDNN.
+expect 0 "cuDNN 9.28.1: numbers will differ in the last digits" env COC_CUDNN=92801 COC_SM=90 BANTAM_CUDA_LIBRARY="$library" "$bantam" train "$work/recipe.yaml" \
+  --max-steps 3 --save-steps 2 --val-set-size 2 --device cuda --output-dir "$work/on2" --resume-from-checkpoint "$work/gpu/checkpoint-2"
+
 # Plan, selftest, generate, doctor.
 expect 0 "" gpu "$bantam" plan "$work/recipe.yaml" --device cuda
 grep -q "free memory of cuda_on_cpu:0" "$work/stdout" || fail "the plan does not name the device's memory"
@@ -80,8 +84,9 @@ done
 expect 0 "" gpu "$bantam" plan "$work/recipe.yaml" --device cuda --gradient-checkpointing true --activation-offloading --json
 grep -q '"offloaded_layer_inputs": [1-9]' "$work/stdout" || fail "plan --json: $(cat "$work/stdout")"
 expect 0 "" gpu "$bantam" generate "$work/gpu" --prompt "Q5: which" --max-new-tokens 2
-expect 0 "" gpu "$bantam" doctor
-for text in "emulated device 1, compute capability 8.6" "auto is cuda:0" "cuda_on_cpu:0" "good: f32: loss off by"; do
+expect 0 "" env COC_CUDNN=92801 COC_SM=90 BANTAM_CUDA_LIBRARY="$library" "$bantam" doctor
+for text in "emulated device 1, compute capability 9.0" "auto is cuda:0" "cuda_on_cpu:0" "good: f32: loss off by" \
+  "attention: cuDNN 9.28.1 where it can, else built in"; do
   grep -qF "$text" "$work/stdout" || fail "doctor lacks '$text': $(cat "$work/stdout")"
 done
 

@@ -172,7 +172,8 @@ void check_against_oracle(Context& ctx, const Problem& p, DType gradient, DType 
   const auto bound = [](double products, DType t) { return products + (t == DType::bf16 ? kBf16 : 0); };
   check_rows("o", got.o, forward.o, p.width, bound(kAttention + p_rounded, p.type));
   check_rows("lse", got.lse, forward.lse, l.heads, mma ? kAttentionMmaScore : kAttention);
-  check_rows("delta", got.delta, delta, l.heads, kAttentionBackward);
+  // cuDNN, where the library under test takes it, has its own.
+  if (attention_library(ctx).version == 0) check_rows("delta", got.delta, delta, l.heads, kAttentionBackward);
   // With one key in every row all of dq and dk cancels; each of the two terms that do has values of about 0.5.
   const double floor = l.window == 1 ? 0.5 : 0.05;
   check_rows("dq", got.dq, want.dq, p.width, bound(kAttentionBackward + ds_rounded, gradient), floor);
@@ -370,7 +371,8 @@ TEST_CASE("attention: later keys leave a row as it is") {
 TEST_CASE("attention: decoding with a cache has the numbers of the prefill") {
   on_each_backend([](Context& ctx) {
     // Two sequences of n tokens each; a call has `step` queries of both, and as keys what came before, and these.
-    for (const auto& [t, math] : kProducts)
+    for (const auto& [t, math] : kProducts) {
+      if (math == Math::bf16 && attention_library(ctx).version > 0) continue;  // cuDNN takes the prefill alone
       for (const Layout& l : std::vector<Layout>{{{}, 6, 2, 64}, {{}, 6, 2, 192}, {{}, 6, 2, 32, 0, 0, 21, 2}}) {
         const int64_t n = 75, heads = 6;
         Layout two = with(l, math);
@@ -401,6 +403,7 @@ TEST_CASE("attention: decoding with a cache has the numbers of the prefill") {
             CHECK(lse.host() == part(whole.lse, done, step, heads));
           }
       }
+    }
   });
 }
 

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# cuDNN's attention for the CUDA backend: BANTAM_CUDNN_FOUND, and the target bantam_cudnn_headers. Off by default: the
+# libraries take a gigabyte, and the backward some hundred MiB of the GPU. Found below BANTAM_CUDNN_ROOT, as
+# `pip install --target=DIR nvidia-cudnn-cu13 nvidia-cudnn-frontend` leaves them, or where the compiler looks.
+set(BANTAM_CUDNN OFF CACHE STRING "cuDNN's attention in the CUDA backend: ON, OFF, or AUTO (where it is found)")
+set_property(CACHE BANTAM_CUDNN PROPERTY STRINGS ON OFF AUTO)
+set(BANTAM_CUDNN_ROOT "" CACHE PATH "Folder with cuDNN 9 and its frontend")
+set(BANTAM_CUDNN_FOUND FALSE)
+if(NOT BANTAM_CUDNN)
+  return()
+endif()
+
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${BANTAM_CUDNN_ROOT} PATH_SUFFIXES include nvidia/cudnn/include)
+find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ${BANTAM_CUDNN_ROOT} PATH_SUFFIXES include)
+find_file(CUDNN_LIBRARY_FILE libcudnn.so.9 HINTS ${BANTAM_CUDNN_ROOT} /usr/local/cuda
+          PATH_SUFFIXES lib64 lib lib/${CMAKE_LIBRARY_ARCHITECTURE} nvidia/cudnn/lib)
+set(why "")
+if(NOT CUDNN_INCLUDE_DIR)
+  set(why "no cudnn.h")
+elseif(NOT CUDNN_FRONTEND_INCLUDE_DIR)
+  set(why "no cudnn_frontend.h")
+else()
+  file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h major REGEX "#define CUDNN_MAJOR ")
+  file(STRINGS ${CUDNN_FRONTEND_INCLUDE_DIR}/cudnn_frontend_version.h lines
+       REGEX "#define CUDNN_FRONTEND_(MAJOR|MINOR)_VERSION ")
+  string(REGEX REPLACE "[^0-9]" "" major "${major}")
+  string(REGEX REPLACE "[^0-9]*([0-9]+)[^0-9]+([0-9]+).*" "\\1.\\2" frontend "${lines}")
+  if(NOT major EQUAL 9)
+    set(why "${CUDNN_INCLUDE_DIR}/cudnn.h is of cuDNN ${major}, not 9")
+  elseif(frontend VERSION_LESS 1.32)
+    set(why "${CUDNN_FRONTEND_INCLUDE_DIR} has cudnn-frontend ${frontend}, older than 1.32")
+  endif()
+endif()
+if(why AND BANTAM_CUDNN STREQUAL "AUTO")
+  message(STATUS "cuDNN's attention: no, ${why}")
+elseif(why)
+  message(FATAL_ERROR "BANTAM_CUDNN=${BANTAM_CUDNN}: ${why}. `pip install --target=DIR --no-deps nvidia-cudnn-cu13 "
+                      "nvidia-cudnn-frontend` and -DBANTAM_CUDNN_ROOT=DIR, or -DBANTAM_CUDNN=OFF.")
+else()
+  message(STATUS "cuDNN's attention: yes (frontend ${frontend} in ${CUDNN_FRONTEND_INCLUDE_DIR})")
+  set(BANTAM_CUDNN_FOUND TRUE)
+  set(library_file "")
+  if(CUDNN_LIBRARY_FILE)
+    set(library_file ${CUDNN_LIBRARY_FILE})
+  endif()
+  add_library(bantam_cudnn_headers INTERFACE)
+  target_include_directories(bantam_cudnn_headers SYSTEM INTERFACE ${CUDNN_FRONTEND_INCLUDE_DIR} ${CUDNN_INCLUDE_DIR})
+  target_compile_definitions(bantam_cudnn_headers INTERFACE NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+                             CUDNN_FRONTEND_SKIP_JSON_LIB BANTAM_CUDNN_LIBRARY="${library_file}")
+endif()
