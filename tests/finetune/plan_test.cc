@@ -62,7 +62,8 @@ TEST_CASE("a linear op's backward converts its f32 gradient once on a device") {
       };
       const WeightFormats formats = {{graph.prefix + op.module + ".weight", WeightFormat::bf16}};
       DeviceNeeds needs;
-      const OpPlanning planning{formats, needs};
+      const AttentionLibrary built_in;
+      const OpPlanning planning{formats, built_in, needs};
       const StepInputs step{.tokens = kTokens};
       const WeightLease no_weights;
       OpRun r{.ctx = nullptr,
