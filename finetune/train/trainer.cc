@@ -83,8 +83,8 @@ void Trainer::reserve() {
   buffers_.emplace(ctx_.backend(), model_->config, max_tokens_);
   adapters_.move_to(ctx_.backend());
   executor_.emplace(ctx_, graph_, model_->store->on(ctx_.backend()), arena_->region(kActivations), bytes);
-  executor_->reserve(plan_.device_workspace, plan_.staging, plan_.decoded_slots);
   host_ = PinnedBuffer(ctx_.backend(), plan_.training.program.host_peak, "offloaded layer inputs");
+  executor_->reserve(plan_.device_workspace, plan_.staging, plan_.decoded_slots);
   executor_->use_host_memory(host_.data(), host_.bytes());
   losses_.emplace(ctx_, max_tokens_);
   update_ = DeviceBuffer(ctx_.backend(), sizeof(UpdateMemory), "the optimiser's scalars");
