@@ -16,8 +16,8 @@ using nlohmann::ordered_json;
 constexpr const char* kOffloaded = ", offloaded";  // of strategies: layer inputs in host memory
 constexpr int64_t kMostTokens = int64_t{1} << 22;
 
-Largest largest_of(const Planned& p, CheckpointMode mode) {
-  const int64_t tokens = largest_tokens(p.graph, p.request, mode, kMostTokens);
+Largest largest_of(const Planned& p, const CheckpointPolicy& policy) {
+  const int64_t tokens = largest_tokens(p.graph, p.request, policy, kMostTokens);
   return {tokens / p.shape.max_seq_length,
           std::min(tokens / p.shape.micro_batch_size, p.graph.config.max_position_embeddings)};
 }
@@ -78,8 +78,11 @@ PlanReport report_of(const Planned& p) {
     add(name, p.plan.training);
     r.strategies.back().chosen = true;
   }
-  r.with_checkpointing = largest_of(p, CheckpointMode::full);
-  r.without = largest_of(p, CheckpointMode::off);
+  r.largest.push_back({"without checkpointing", "without_checkpointing", largest_of(p, {CheckpointMode::off, {}})});
+  r.largest.push_back({"with (true)", "with_checkpointing", largest_of(p, {CheckpointMode::full, {}})});
+  if (p.request.device_formats)
+    r.largest.push_back({str("with (true", kOffloaded, ")"), "with_checkpointing_offloaded",
+                         largest_of(p, {.mode = CheckpointMode::full, .offload_inputs = true})});
   r.logits_bytes = static_cast<size_t>(p.request.max_tokens) * static_cast<size_t>(c.vocab_size) * sizeof(float);
   r.layer_inputs =
       static_cast<size_t>(p.request.max_tokens * c.hidden_size * c.num_hidden_layers) * size_of(p.graph.dtype);
@@ -97,7 +100,7 @@ std::string report_text(const Planned& p, const PlanReport& r) {
   const MemoryPlan& m = p.plan.memory;
   if (m.limit.bytes > 0) {
     out += "\nlargest that fits         micro_batch_size   max_seq_length\n";
-    for (const auto& [name, l] : {std::pair{"without checkpointing", r.without}, {"with (true)", r.with_checkpointing}})
+    for (const auto& [name, key, l] : r.largest)
       out += "  " + pad(name, 24, true) + pad(count_text(l.micro_batch_size), 16) +
              pad(count_text(l.max_seq_length), 17) + "\n";
   }
@@ -121,7 +124,7 @@ std::string report_text(const Planned& p, const PlanReport& r) {
     out +=
         "\nThere is memory for a step without recompute: --no-gradient-checkpointing (or auto) is faster, with equal "
         "results.\n";
-  } else if (m.limit.bytes > 0 && r.with_checkpointing.max_seq_length > p.shape.max_seq_length) {
+  } else if (m.limit.bytes > 0 && r.largest[1].most.max_seq_length > p.shape.max_seq_length) {
     out +=
         "\nMemory is left over: a larger micro_batch_size, or examples up to the length above, before anything is "
         "cut.\n";
@@ -138,9 +141,8 @@ std::string report_json(const Planned& p, const PlanReport& r) {
                                {"overhead", s.overhead},
                                {"fits", s.fits},
                                {"chosen", s.chosen}});
-  for (const auto& [name, l] :
-       {std::pair{"without_checkpointing", r.without}, {"with_checkpointing", r.with_checkpointing}})
-    j["largest"][name] = {{"micro_batch_size", l.micro_batch_size}, {"max_seq_length", l.max_seq_length}};
+  for (const auto& [name, key, l] : r.largest)
+    j["largest"][key] = {{"micro_batch_size", l.micro_batch_size}, {"max_seq_length", l.max_seq_length}};
   j["layer_inputs_bytes"] = r.layer_inputs;
   j["logits_not_allocated_bytes"] = r.logits_bytes;
   j["changes_to_fit"] = ordered_json::array();

@@ -21,12 +21,17 @@ struct Largest {
   int64_t micro_batch_size = 0, max_seq_length = 0;  ///< each with the other as in the recipe; 0: none fits
 };
 
+struct LargestRow {
+  std::string name, key;  ///< for people; in JSON
+  Largest most;
+};
+
 struct PlanReport {
   std::vector<StrategyRow> strategies;
-  Largest with_checkpointing, without;  ///< `true`, `false`
-  size_t logits_bytes = 0;              ///< f32 logits of the largest micro-batch: not allocated
-  size_t layer_inputs = 0;              ///< what `true` keeps: one input per layer
-  FitAnswer answer;                     ///< where the plan does not fit
+  std::vector<LargestRow> largest;  ///< with `false`, `true`, and on a device `true` with offloaded inputs
+  size_t logits_bytes = 0;          ///< f32 logits of the largest micro-batch: not allocated
+  size_t layer_inputs = 0;          ///< what `true` keeps: one input per layer
+  FitAnswer answer;                 ///< where the plan does not fit
 };
 
 PlanReport report_of(const Planned& planned);

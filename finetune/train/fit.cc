@@ -41,10 +41,11 @@ std::string FitAnswer::text() const {
   return out;
 }
 
-int64_t largest_tokens(const ModelGraph& model, const PlanRequest& request, CheckpointMode mode, int64_t most) {
+int64_t largest_tokens(const ModelGraph& model, const PlanRequest& request, const CheckpointPolicy& policy,
+                       int64_t most) {
   PlanRequest r = request;
   r.schedule.reset();
-  r.checkpointing = {.mode = mode, .offload_inputs = mode != CheckpointMode::off && r.checkpointing.offload_inputs};
+  r.checkpointing = policy;
   const auto fits = [&](int64_t tokens) {
     r.max_tokens = tokens;
     return plan_of(model, r, no_costs).fits();

@@ -37,7 +37,8 @@ FitAnswer make_it_fit(const ModelGraph& model, const PlanRequest& request, const
                       const std::function<CostModel()>& costs);
 
 /// The largest micro-batch in tokens, up to `most`, whose plan fits under the policy; 0: not even one token's.
-int64_t largest_tokens(const ModelGraph& model, const PlanRequest& request, CheckpointMode mode, int64_t most);
+int64_t largest_tokens(const ModelGraph& model, const PlanRequest& request, const CheckpointPolicy& policy,
+                       int64_t most);
 
 /// The largest micro_batch_size that divides rows_per_step and fits; 0: not even 1.
 int64_t largest_micro_batch(const ModelGraph& model, const PlanRequest& request, const BatchShape& shape,

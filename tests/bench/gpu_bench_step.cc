@@ -105,7 +105,7 @@ void whole_steps(Bench& b, int64_t layers) {
   auto model = std::make_shared<Model>();
   model->config = c;
   model->quant = {QuantType::nf4, true};
-  model->store = WeightStore::in_memory(RandomWeights(c), model->quant);
+  model->store = WeightStore::in_memory(RandomWeights(c), model->quant, &b.ctx);
   std::printf("%lld layers, %lld tokens in sequences of %d, weights %s (quantised here in %.1f s)\n",
               static_cast<long long>(c.num_hidden_layers), static_cast<long long>(tokens), length,
               size_text(model->store->bytes()).c_str(), now() - start);

@@ -78,7 +78,7 @@ grep -q "equal to the bit" "$work/stdout" || fail "selftest: $(cat "$work/stdout
 expect 0 "" gpu "$bantam" selftest "$work/recipe.yaml" --device cuda --steps 1 --activation-offloading
 grep -q "^true, offloaded .* equal " "$work/stdout" || fail "selftest with offloading: $(cat "$work/stdout")"
 expect 0 "" gpu "$bantam" plan "$work/recipe.yaml" --device cuda --gradient-checkpointing true --activation-offloading
-for text in "offloaded layer inputs" "host memory beside it" "true, offloaded" "activation_offloading keeps that in host memory"; do
+for text in "offloaded layer inputs" "host memory beside it" "true, offloaded" "with (true, offloaded)" "activation_offloading keeps that in host memory"; do
   grep -qF "$text" "$work/stdout" || fail "plan lacks '$text': $(cat "$work/stdout")"
 done
 expect 0 "" gpu "$bantam" plan "$work/recipe.yaml" --device cuda --gradient-checkpointing true --activation-offloading --json

@@ -224,7 +224,15 @@ TEST_CASE(
       "host memory: the inputs of 30 layers and the staging of uploads take 69.6 MiB, 42.6 MiB more than "
       "the 27.0 MiB that are free",
       Error);
+  const auto most = [&](bool offload) {
+    return largest_tokens(p.graph, p.request, {.mode = CheckpointMode::full, .offload_inputs = offload}, 1 << 20);
+  };
+  const int64_t limited = most(true);  // by the host, uploads included
+  CHECK(limited <= 2048 * 12 / 30);
+  CHECK(limited > 700);
   p.request.host_limit = 0;
+  CHECK(most(true) > most(false));
+  CHECK(most(false) > limited);
 
   // Advice: after checkpointing, before the loss chunk.
   p.request.checkpointing = {CheckpointMode::off, {}};
@@ -330,7 +338,7 @@ TEST_CASE("the largest that fits does, and two percent more do not") {
   p.limit(600 * kMiB);
   int64_t before = 0;
   for (const auto mode : {CheckpointMode::off, CheckpointMode::full}) {
-    const int64_t tokens = largest_tokens(p.graph, p.request, mode, 1 << 20);
+    const int64_t tokens = largest_tokens(p.graph, p.request, {mode, {}}, 1 << 20);
     REQUIRE(tokens > before);
     p.request.checkpointing = {mode, {}};
     p.request.max_tokens = tokens;
@@ -339,14 +347,14 @@ TEST_CASE("the largest that fits does, and two percent more do not") {
     CHECK_FALSE(p.plan().fits());
     before = 3 * tokens;  // checkpointing makes room for several times as many
   }
-  CHECK(largest_tokens(p.graph, p.request, CheckpointMode::full, 100) == 100);
+  CHECK(largest_tokens(p.graph, p.request, {CheckpointMode::full, {}}, 100) == 100);
   p.request.checkpointing = {CheckpointMode::automatic, {}};
   const int64_t m = largest_micro_batch(p.graph, p.request, p.shape, 12, nominal);
   CHECK(12 % m == 0);
   p.request.max_tokens = m * 512;
   CHECK(p.plan().fits());
   p.limit(10 * kMiB);
-  CHECK(largest_tokens(p.graph, p.request, CheckpointMode::full, 1 << 20) == 0);
+  CHECK(largest_tokens(p.graph, p.request, {CheckpointMode::full, {}}, 1 << 20) == 0);
   CHECK(largest_micro_batch(p.graph, p.request, p.shape, 12, nominal) == 0);
 }
 
