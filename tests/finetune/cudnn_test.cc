@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "kernels/cudnn_shapes.h"
 #include "model_testing.h"
+#include "trace_testing.h"
 
 using namespace bantam;
 using namespace bantam::testing;
@@ -34,12 +35,6 @@ ModelConfig config() {
   return c;
 }
 
-struct Trace {
-  std::vector<double> losses, norms;
-  std::vector<float> values, grads;
-  double evaluated = 0;
-  bool operator==(const Trace&) const = default;
-};
 struct Run {
   Trace trace;
   size_t planned = 0, taken = 0;
@@ -63,8 +58,7 @@ Run train(const std::string& backend, CheckpointMode mode) {
   }
   for (int k = 0; k < 2; ++k) {
     const StepResult s = t.train_step(make_step(samples, {{0, 1, 2, 3}, {k, 3}}), k, 1e-3, 0);
-    r.trace.losses.push_back(s.loss);
-    r.trace.norms.push_back(s.grad_norm);
+    r.trace.add(s);
   }
   r.trace.evaluated = t.evaluate(make_batch(samples, {0, 1, 2, 3})).loss;
   if (device) {
@@ -74,9 +68,7 @@ Run train(const std::string& backend, CheckpointMode mode) {
     r.planned = t.training_plan().device_workspace;
     r.taken = ctx.backend().workspace_high();
   }
-  t.fetch();
-  r.trace.values.assign(adapters.values().begin(), adapters.values().end());
-  r.trace.grads.assign(adapters.grads().begin(), adapters.grads().end());
+  r.trace.finish(t);
   return r;
 }
 

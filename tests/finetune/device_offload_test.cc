@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer inputs in host memory: on the emulated device (or the library that BANTAM_TEST_BACKEND names) they change no
 // bit, nothing waits for them but the ops that need them, and what was planned is what is taken.
-#include <dlfcn.h>
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cstdlib>
 
+#include "device_testing.h"
 #include "finetune/train/calibrate.h"
-#include "finetune/train/trainer.h"
 #include "kernels/error.h"
-#include "model_testing.h"
 #include "schedule_testing.h"
 
 using namespace bantam;
@@ -18,28 +14,7 @@ using namespace bantam::testing;
 
 namespace {
 
-struct Trace {
-  std::vector<double> losses, norms;
-  std::vector<float> values, grads;
-  double evaluated = 0;
-  bool operator==(const Trace&) const = default;
-};
-
-const std::string kDevice =
-    std::getenv("BANTAM_TEST_BACKEND") ? std::getenv("BANTAM_TEST_BACKEND") : BANTAM_CUDA_ON_CPU;
 const LoraConfig kLora{.r = 2, .lora_alpha = 4, .lora_dropout = 0.1};
-
-ModelConfig small(int layers) {
-  ModelConfig c = tiny_config();
-  c.num_hidden_layers = layers;
-  return c;
-}
-
-unsigned long sync_count() {
-  static const auto count =
-      reinterpret_cast<unsigned long (*)()>(dlsym(dlopen(kDevice.c_str(), RTLD_NOW | RTLD_NOLOAD), "coc_sync_count"));
-  return count ? count() : 0;
-}
 
 struct Run {
   ModelConfig config;
@@ -60,13 +35,10 @@ struct Run {
     for (int k = 0; k < 2; ++k) {
       const StepBatch batch = k == 0 ? make_step(samples, {{0, 2}, {1}}) : make_step(samples, {{3, 1}});
       const StepResult r = trainer.train_step(batch, k, 1e-2, 0);
-      trace.losses.push_back(r.loss);
-      trace.norms.push_back(r.grad_norm);
+      trace.add(r);
     }
     trace.evaluated = trainer.evaluate(make_batch(samples, {0, 1})).loss;
-    trainer.fetch();
-    trace.values.assign(adapters.values().begin(), adapters.values().end());
-    trace.grads.assign(adapters.grads().begin(), adapters.grads().end());
+    trace.finish(trainer);
     return trace;
   }
 };

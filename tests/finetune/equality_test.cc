@@ -8,6 +8,7 @@
 
 #include "finetune/train/trainer.h"
 #include "model_testing.h"
+#include "trace_testing.h"
 
 using namespace bantam;
 using namespace bantam::testing;
@@ -25,12 +26,6 @@ struct Setting {
   double dropout = 0.1;  // 0: the lora_A of q, k, v and of gate, up are one product
 };
 
-struct Trace {
-  std::vector<double> losses, norms;
-  std::vector<float> values, grads;
-  bool operator==(const Trace&) const = default;
-};
-
 Trace run(const Setting& s, int steps = 20) {
   const ModelConfig c = tiny_config();
   const auto model = tiny_model(c);
@@ -45,11 +40,9 @@ Trace run(const Setting& s, int steps = 20) {
   for (int k = 0; k < steps; ++k) {
     const StepBatch batch = make_step(samples, {{k % 6, (k + 1) % 6}, {(k + 2) % 6}});
     const StepResult r = t.train_step(batch, k, 1e-3, static_cast<uint64_t>(k / 3));
-    trace.losses.push_back(r.loss);
-    trace.norms.push_back(r.grad_norm);
+    trace.add(r);
   }
-  trace.values.assign(adapters.values().begin(), adapters.values().end());
-  trace.grads.assign(adapters.grads().begin(), adapters.grads().end());
+  trace.finish(t);
   return trace;
 }
 

@@ -13,17 +13,12 @@
 #include "finetune/train/trainer.h"
 #include "model_testing.h"
 #include "schedule_testing.h"
+#include "trace_testing.h"
 
 using namespace bantam;
 using namespace bantam::testing;
 
 namespace {
-
-struct Trace {
-  std::vector<double> losses, norms;
-  std::vector<float> values, grads;
-  bool operator==(const Trace&) const = default;
-};
 
 ModelConfig deep_config() {
   ModelConfig c = tiny_config();
@@ -41,11 +36,9 @@ Trace run(const ModelConfig& c, const std::shared_ptr<const Model>& model, const
   for (int k = 0; k < 3; ++k) {
     const StepBatch batch = make_step(samples, {{k % 6, (k + 1) % 6}, {(k + 2) % 6}});
     const StepResult r = t.train_step(batch, k, 1e-3, static_cast<uint64_t>(k / 3));
-    trace.losses.push_back(r.loss);
-    trace.norms.push_back(r.grad_norm);
+    trace.add(r);
   }
-  trace.values.assign(adapters.values().begin(), adapters.values().end());
-  trace.grads.assign(adapters.grads().begin(), adapters.grads().end());
+  trace.finish(t);
   if (program) *program = t.program();
   return trace;
 }
