@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <unordered_map>
 
 #include "../error.h"
 #include "decoded_weights.h"
+#include "ledger.h"
 #include "pinned.h"
 
 namespace bantam::cuda {
@@ -16,8 +16,7 @@ namespace {
 struct Process {  // what all threads share
   std::mutex mutex;
   int device = kNone;
-  std::unordered_map<void*, size_t> allocations;
-  size_t now = 0, most = 0;
+  Ledger memory;
 };
 Process& process() {
   static auto* p = new Process;  // memory is freed while the program ends
@@ -135,9 +134,9 @@ int process_device(int wanted) {
 MemoryUse memory_use() {
   MemoryUse use;
   add_pinned_use(use);
-  const std::lock_guard lock(process().mutex);
-  use.now = process().now;
-  use.most = process().most;
+  const Ledger::Use device = process().memory.use();
+  use.now = device.now;
+  use.most = device.most;
   return use;
 }
 
@@ -189,10 +188,7 @@ void* allocate_raw(size_t bytes) {
     return nullptr;
   }
   cu_check(e, "cudaMalloc");
-  const std::lock_guard lock(process().mutex);
-  process().allocations[p] = bytes ? bytes : 1;
-  process().now += bytes ? bytes : 1;
-  process().most = std::max(process().most, process().now);
+  process().memory.add(p, bytes ? bytes : 1);
   return p;
 }
 
@@ -202,26 +198,13 @@ void* allocate(size_t bytes) {
 
 void release_raw(void* p) {
   if (!p) return;
-  {
-    const std::lock_guard lock(process().mutex);
-    const auto it = process().allocations.find(p);
-    if (it != process().allocations.end()) {
-      process().now -= it->second;
-      process().allocations.erase(it);
-    }
-  }
+  process().memory.remove(p);
   // Called from destructors. cudaFree waits for the device, so a kernel that still uses p is finished first.
   if (cudaFree(p) != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 
 void release(void* p) {
-  size_t bytes = 0;
-  {
-    const std::lock_guard lock(process().mutex);
-    const auto it = process().allocations.find(p);
-    if (it != process().allocations.end()) bytes = it->second;
-  }
-  forget_decoded(p, bytes);
+  forget_decoded(p, process().memory.bytes(p));
   release_raw(p);
 }
 

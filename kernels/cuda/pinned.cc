@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pinned.h"
 
-#include <algorithm>
-#include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "decoded_weights.h"
 #include "device.h"
+#include "ledger.h"
 
 namespace bantam::cuda {
 
 namespace {
-struct Process {  // what all threads share
-  std::mutex mutex;
-  std::unordered_map<void*, size_t> allocations;
-  size_t now = 0, most = 0;
-};
-Process& process() {
-  static auto* p = new Process;  // memory is freed while the program ends
-  return *p;
+Ledger& ledger() {
+  static auto* l = new Ledger;  // memory is freed while the program ends
+  return *l;
 }
 
 cudaEvent_t& event(int slot) {
@@ -40,32 +33,22 @@ void* allocate_pinned(size_t bytes) {
     return nullptr;
   }
   cu_check(e, "cudaMallocHost");
-  const std::lock_guard lock(process().mutex);
-  process().allocations[p] = bytes;
-  process().now += bytes;
-  process().most = std::max(process().most, process().now);
+  ledger().add(p, bytes);
   return p;
 }
 
 void release_pinned(void* p) {
   if (!p) return;
-  {
-    const std::lock_guard lock(process().mutex);
-    const auto it = process().allocations.find(p);
-    if (it != process().allocations.end()) {
-      process().now -= it->second;
-      process().allocations.erase(it);
-    }
-  }
+  ledger().remove(p);
   // Called from destructors. Nothing says that cudaFreeHost waits for copies that use the memory, on whatever stream.
   if (cudaDeviceSynchronize() != cudaSuccess) static_cast<void>(cudaGetLastError());
   if (cudaFreeHost(p) != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 
 void add_pinned_use(MemoryUse& use) {
-  const std::lock_guard lock(process().mutex);
-  use.pinned = process().now;
-  use.most_pinned = process().most;
+  const Ledger::Use pinned = ledger().use();
+  use.pinned = pinned.now;
+  use.most_pinned = pinned.most;
 }
 
 void upload_pinned(void* device, const void* pinned, size_t bytes) {
