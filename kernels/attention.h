@@ -32,8 +32,9 @@ struct AttentionArgs {
 };
 void attention(Context& ctx, const AttentionArgs& args);
 
-/// Gradients; each is overwritten, or not wanted and absent. delta = rowsum(do * o) is computed inside. Two deterministic passes: dq by query
-/// blocks, then dk and dv by key blocks (sum over the query heads of the group in order).
+/// Gradients; each is overwritten, or not wanted and absent. delta = rowsum(do * o) is computed inside. Two
+/// deterministic passes: dq by query blocks, then dk and dv by key blocks (sum over the query heads of the group in
+/// order).
 struct AttentionBackwardArgs {
   AttentionShape shape;  ///< cu_q == cu_k
   ConstTensorView q, k, v, o, lse, dout;

@@ -39,10 +39,10 @@ struct DeviceInfo {
   int driver = 0, runtime = 0;  ///< versions, 1000 * major + 10 * minor
 };
 
-/// Bytes that this process holds now, and the most that it ever held.
+/// Bytes that this process holds now, and of the device the most that it ever held.
 struct MemoryUse {
-  size_t now = 0, most = 0;            ///< of the device
-  size_t pinned = 0, most_pinned = 0;  ///< of the host's memory, pinned for copies between it and the device
+  size_t now = 0, most = 0;  ///< of the device
+  size_t pinned = 0;         ///< now, of the host's memory, pinned for copies between it and the device
 };
 
 /// A library whose attention a backend takes where it can (cuDNN), in place of its own kernels.

@@ -66,17 +66,10 @@ class Quantiser::Slabs {
     constexpr const char* kHint = "free some, or quantise on the CPU (device: cpu), to the same bytes";
     try {
       device_ = DeviceBuffer(backend_, 2 * slab_bytes_, "slabs of weights to quantise");
+      pinned_ = PinnedBuffer(backend_, 2 * slab_bytes_, "slabs of weights to quantise");
     } catch (const Error& e) {
       throw Error(e.code(), e.what(), e.code() == ErrorCode::does_not_fit ? kHint : e.hint());
     }
-    pinned_ = static_cast<char*>(backend_.allocate_pinned(2 * slab_bytes_));
-    if (!pinned_)
-      throw Error(ErrorCode::does_not_fit,
-                  str(backend_.name, ": cannot pin ", 2 * slab_bytes_, " bytes of host memory for slabs of weights"),
-                  kHint);
-  }
-  ~Slabs() {
-    if (pinned_) backend_.release_pinned(pinned_);  // waits for copies that a failure left behind
   }
   Slabs(const Slabs&) = delete;
   Slabs& operator=(const Slabs&) = delete;
@@ -92,7 +85,7 @@ class Quantiser::Slabs {
     detail::NonFinite bad;
     for (int64_t s = 0; s < slabs; ++s) {
       if (s >= 2 && bad.count == 0) on_device(t, [&] { take(t, m, part(s - 2), s % 2); });
-      bad.merge(decode(i, t, part(s), pinned_ + static_cast<size_t>(s % 2) * slab_bytes_, pool));
+      bad.merge(decode(i, t, part(s), host(s % 2), pool));
       if (bad.count == 0) on_device(t, [&] { send(t, part(s), s % 2); });
     }
     detail::check_finite(bad, t.name, std::max<int64_t>(t.cols(), 1));
@@ -105,6 +98,10 @@ class Quantiser::Slabs {
     int64_t first() const { return row * cols; }
     int64_t size() const { return rows * cols; }
   };
+
+  char* host(int64_t slot) const {
+    return static_cast<char*>(pinned_.data()) + static_cast<size_t>(slot) * slab_bytes_;
+  }
 
   // The host's share: rows to `to`, on all threads.
   detail::NonFinite decode(size_t i, const SourceTensor& t, const Part& p, char* to, ThreadPool& pool) const {
@@ -133,23 +130,23 @@ class Quantiser::Slabs {
 
   void send(const SourceTensor& t, const Part& p, int64_t slot) {
     const SlabLayout at(slab_type(t), p.size());
-    char* const host = pinned_ + static_cast<size_t>(slot) * slab_bytes_;
+    char* const here = host(slot);
     char* const there = static_cast<char*>(device_.data()) + static_cast<size_t>(slot) * slab_bytes_;
-    backend_.upload_pinned(there, host, static_cast<size_t>(p.size()) * size_of(slab_type(t)));
+    backend_.upload_pinned(there, here, static_cast<size_t>(p.size()) * size_of(slab_type(t)));
     quantize_nf4(ctx_, {.x = {there, slab_type(t), p.rows, p.cols},
                         .codes = reinterpret_cast<uint8_t*>(there + at.codes),
                         .absmax = reinterpret_cast<float*>(there + at.absmax)});
-    backend_.download_pinned(host + at.codes, there + at.codes, at.bytes - at.codes);
+    backend_.download_pinned(here + at.codes, there + at.codes, at.bytes - at.codes);
     backend_.mark(kMarkQuantise + static_cast<int>(slot));
   }
 
   void take(const SourceTensor& t, Nf4Matrix& m, const Part& p, int64_t slot) const {
     const SlabLayout at(slab_type(t), p.size());
-    const char* const host = pinned_ + static_cast<size_t>(slot) * slab_bytes_;
+    const char* const here = host(slot);
     backend_.wait_for(kMarkQuantise + static_cast<int>(slot));
-    std::memcpy(static_cast<uint8_t*>(m.codes.view().data) + p.first() / 2, host + at.codes,
+    std::memcpy(static_cast<uint8_t*>(m.codes.view().data) + p.first() / 2, here + at.codes,
                 static_cast<size_t>((p.size() + 1) / 2));
-    std::memcpy(m.absmax.data() + p.first() / kBlock, host + at.absmax,
+    std::memcpy(m.absmax.data() + p.first() / kBlock, here + at.absmax,
                 static_cast<size_t>((p.size() + kBlock - 1) / kBlock) * sizeof(float));
   }
 
@@ -168,7 +165,7 @@ class Quantiser::Slabs {
   int64_t elements_;
   size_t slab_bytes_;
   DeviceBuffer device_;
-  char* pinned_ = nullptr;
+  PinnedBuffer pinned_;  // waits for copies that a failure left behind
 };
 
 Quantiser::Quantiser(const TensorSource& source, int threads, Context* device, int64_t slab_elements)

@@ -70,7 +70,7 @@ int selftest_command(const Recipe& recipe, const SelftestCommandOptions& options
                                 {.max_tokens = planned.request.max_tokens,
                                  .loss_chunk_bytes = planned.request.loss_chunk_bytes,
                                  .sequence = planned.request.sequence},
-                                {planned.request.checkpointing.offload_inputs, planned.request.host_limit});
+                                offload_options(planned.request, planned.plan));
   const MemoryPlan& plan = planned.plan.memory;
   const PlannedSchedule none = planner.fixed({CheckpointMode::off, {}}),
                         full = planner.fixed({CheckpointMode::full, {}});

@@ -153,7 +153,7 @@ void print_report(const TrainReport& r, const CommandOptions& options, const Run
                                 {"measured_recompute_overhead", r.measured_overhead},
                                 {on_device ? "planned_device_bytes" : "planned_anonymous_bytes", r.planned_memory},
                                 {on_device ? "peak_device_bytes" : "peak_anonymous_bytes", r.peak_memory}};
-    if (r.host_memory > 0) j["host_bytes"] = r.host_memory;
+    if (r.offloaded_memory > 0) j["offloaded_bytes"] = r.offloaded_memory;
     if (both) j["first_eval_loss"] = r.first_eval_loss;
     if (evaluated) j["last_eval_loss"] = r.last_eval_loss;
     std::printf("%s\n", j.dump().c_str());
@@ -168,7 +168,7 @@ void print_report(const TrainReport& r, const CommandOptions& options, const Run
                 100 * (r.last_eval_loss / r.first_eval_loss - 1));
   std::printf("%s: %s planned, %s measured\n", on_device ? "device memory" : "memory without the mapped weights",
               size_text(r.planned_memory).c_str(), size_text(r.peak_memory).c_str());
-  if (r.host_memory > 0) std::printf("layer inputs in host memory: %s\n", size_text(r.host_memory).c_str());
+  if (r.offloaded_memory > 0) std::printf("layer inputs in host memory: %s\n", size_text(r.offloaded_memory).c_str());
   if (r.measured_overhead > 0 || r.planned_overhead > 0)
     std::printf("recompute: %+.1f %% planned, %+.1f %% measured\n", 100 * r.planned_overhead,
                 100 * r.measured_overhead);

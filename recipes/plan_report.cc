@@ -46,15 +46,14 @@ PlanReport report_of(const Planned& p) {
                                 {.max_tokens = p.request.max_tokens,
                                  .loss_chunk_bytes = p.request.loss_chunk_bytes,
                                  .sequence = p.request.sequence},
-                                {p.request.checkpointing.offload_inputs, p.request.host_limit});
+                                offload_options(p.request, p.plan));
   const PlannedSchedule none = planner.fixed({CheckpointMode::off, {}});
   const size_t others = p.plan.memory.need() - p.plan.arena();
-  const size_t limit = p.plan.memory.limit.bytes;
+  const size_t limit = p.plan.memory.limit.bytes, host = offload_options(p.request, p.plan).host_bytes;
   const auto add = [&](const std::string& name, const PlannedSchedule& s) {
     const size_t arena = std::max(s.program.peak, p.plan.evaluation.peak);
     r.strategies.push_back({name, arena, others + arena, s.cost.total() / none.cost.total() - 1,
-                            (limit == 0 || others + arena <= limit) &&
-                                (p.request.host_limit == 0 || s.program.host_peak <= p.request.host_limit),
+                            (limit == 0 || others + arena <= limit) && (host == 0 || s.program.host_peak <= host),
                             false});
   };
   add("none", none);
@@ -113,7 +112,9 @@ std::string report_text(const Planned& p, const PlanReport& r) {
       size_text(r.logits_bytes) + " (" + std::to_string(p.request.max_tokens) + " tokens x " +
       std::to_string(p.graph.config.vocab_size) + " words x 4 bytes) are not allocated: the loss works in chunks.\n";
   if (!m.fits()) {
-    out += "\nIt does not fit: " + size_text(m.need() - m.limit.bytes) + " over. What would, in this order:\n";
+    const bool device = m.limit.bytes > 0 && m.need() > m.limit.bytes;  // else the host's
+    out += str("\nIt does not fit: ", size_text(device ? m.need() - m.limit.bytes : m.host() - m.host_limit), " over",
+               device ? "" : " what the host has free", ". What would, in this order:\n");
     for (const FitChange& c : r.answer.changes)
       out += "  " + c.key + ": " + c.value + "  -> " + size_text(c.need) + "\n";
     if (!r.answer.fits)

@@ -105,10 +105,7 @@ Planned make_plan(Session& s, const Recipe& r, const PlanningOptions& o) {
   q.limit = o.assume_memory > 0 ? MemoryLimit{static_cast<size_t>(o.assume_memory), true, "assumed memory"}
                                 : memory_limit(*s.context, static_cast<size_t>(r.memory_limit.value_or(0)),
                                                static_cast<size_t>(r.memory_reserve));
-  if (o.assume_memory == 0 && !s.absent_device) {
-    const size_t free = available_memory(), reserve = static_cast<size_t>(r.memory_reserve);
-    q.host_limit = free > reserve ? free - reserve : free;
-  }
+  if (o.assume_memory == 0 && !s.absent_device) q.host_limit = host_room(static_cast<size_t>(r.memory_reserve));
   p.shape = {batches.micro_batch_size, batches.gradient_accumulation_steps, batches.max_seq_length, {}};
   const bool shape_only = o.shape_only;
   p.shape.tokens = [&s, shape_only](int64_t micro, int64_t length) {
@@ -223,7 +220,7 @@ std::string plan_text(const Planned& p) {
   if (m.offloaded_inputs > 0) {
     std::snprintf(overhead, sizeof overhead, "%.1f", 100 * m.offload_overhead);
     out += str("in host memory until they are needed: the inputs of ", m.offloaded_inputs, " layers, ",
-               size_text(m.host()), "; the copies add ", overhead, " % to a step, planned\n");
+               size_text(m.offloaded_bytes), "; the copies add ", overhead, " % to a step, planned\n");
   }
   std::snprintf(overhead, sizeof overhead, "recompute adds %.0f %% to a step, planned",
                 100 * std::max(0.0, m.recompute_overhead - m.offload_overhead));
@@ -277,7 +274,7 @@ std::string plan_json(const Planned& p) {
   }
   if (m.offloaded_inputs > 0) {
     j["offloaded_layer_inputs"] = m.offloaded_inputs;
-    j["host_bytes"] = m.host();
+    j["offloaded_bytes"] = m.offloaded_bytes;
     j["offload_overhead"] = m.offload_overhead;
     j["offload_seconds"] = m.offload_seconds;
   }

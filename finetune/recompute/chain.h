@@ -11,7 +11,8 @@
 //   backward(i)      needs input[i] and d_input[i + 1] (the last stage, which ends in the loss, needs no gradient).
 //                    At its peak: all that is live + its backward_extra, which counts d_input[i] where that is a new
 //                    buffer. Afterwards input[i], the option's set and d_input[i + 1] are gone, d_input[i] is live.
-//   offload          a forward that keeps input[i], alone or with a set, may leave it in host memory: then it is not live
+//   offload          a forward that keeps input[i], alone or with a set, may leave it in host memory: then it is not
+//   live
 //                    from its end to the beginning of the op before the next one of stage i. The forward takes at least
 //                    `store` seconds, and `traffic` more; that op takes at least `load`.
 #pragma once

@@ -25,8 +25,8 @@ struct ChainModel {
 ChainModel chain_of(const ModelGraph& model, const CostModel& costs, const ProgramOptions& options);
 
 /// Lets inputs of layers lie in host memory, with what the copies cost: of the first ones, which are kept longest, as
-/// many as go into host_bytes (0: any number); in chains of more than 200 stages all or none, as two kinds of layers take
-/// the planner much longer than one.
+/// many as go into host_bytes (0: any number); in chains of more than 200 stages all or none, as two kinds of layers
+/// take the planner much longer than one.
 void allow_offload(ChainModel& chain, const ModelGraph& model, const CostModel& costs, size_t host_bytes);
 
 Schedule schedule_of(const ModelGraph& model, const ChainModel& chain, const std::vector<ChainOp>& ops,

@@ -182,13 +182,12 @@ CostModel calibrate(Context& ctx, const CalibrationShape& shape) {
 CostModel measured_costs(Context& ctx, const CalibrationShape& shape, const std::filesystem::path& cache_dir) {
   const ModelConfig c = scaled_down(shape.config);
   const int cudnn = attention_library(ctx).version;
-  const std::string key =
-      str("v", kVersion, machine_name(ctx), " ", ctx.backend().name, " ", name_of(ctx.isa()), " threads ",
-          ctx.num_threads(), " ", c.model_type, " ", c.hidden_size, " ", c.intermediate_size, " ",
-          c.num_attention_heads, "/", c.num_key_value_heads, "x", c.head_dim, " vocab ", c.vocab_size, " dtype ",
-          name_of(shape.dtype), " r ", shape.lora.r, " dropout ", shape.lora.lora_dropout > 0, " tokens ",
-          measured_tokens(shape), " chunk ", scaled_chunk(shape, c), cudnn > 0 ? str(" cuDNN ", cudnn) : "",
-          ctx.backend().copy_out ? " host copies" : "");
+  const std::string key = str(
+      "v", kVersion, machine_name(ctx), " ", ctx.backend().name, " ", name_of(ctx.isa()), " threads ",
+      ctx.num_threads(), " ", c.model_type, " ", c.hidden_size, " ", c.intermediate_size, " ", c.num_attention_heads,
+      "/", c.num_key_value_heads, "x", c.head_dim, " vocab ", c.vocab_size, " dtype ", name_of(shape.dtype), " r ",
+      shape.lora.r, " dropout ", shape.lora.lora_dropout > 0, " tokens ", measured_tokens(shape), " chunk ",
+      scaled_chunk(shape, c), cudnn > 0 ? str(" cuDNN ", cudnn) : "", ctx.backend().copy_out ? " host copies" : "");
   const auto path = cache_dir / "rates" / (hex64(fnv1a(key)) + ".json");
   if (std::ifstream in(path); in) {
     const auto j = nlohmann::json::parse(in, nullptr, false);

@@ -51,11 +51,8 @@ StepBuffers::StepBuffers(const Backend& backend, const ModelConfig& config, int6
     : backend_(backend), max_tokens_(max_tokens), half_(config.head_dim / 2), vocab_size_(config.vocab_size) {
   for (const double f : config.rope_inv_freq()) inv_freq_.push_back(static_cast<float>(f));
   host_.resize(bytes(config, max_tokens) + 5 * kAlign);
+  if (!backend.host_memory) device_ = DeviceBuffer(backend, host_.size(), "step constants");
   const auto t = static_cast<size_t>(max_tokens);
-  if (!backend.host_memory) {
-    device_ = DeviceBuffer(backend, host_.size(), "step constants");
-    rope_.resize(t * 2 * static_cast<size_t>(half_));
-  }
   weights_.resize(t);
   labels_.resize(t);
   cu_seqlens_.resize(t + 1);
@@ -66,26 +63,35 @@ size_t StepBuffers::bytes(const ModelConfig& config, int64_t max_tokens) {
          (static_cast<size_t>(config.head_dim) * sizeof(float) + 5 * sizeof(int32_t) + sizeof(uint64_t));
 }
 
-// As place() lays the parts out.
-size_t StepBuffers::upload_bytes(const ModelConfig& config, int64_t max_tokens) {
-  const auto t = static_cast<size_t>(max_tokens), half = static_cast<size_t>(config.head_dim / 2);
-  const auto part = [](size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; };
-  return 2 * part(t * sizeof(int32_t)) + part(t * sizeof(uint64_t)) + 2 * part(t * half * sizeof(float));
+// Where each part begins in host_, for so many tokens, and the end.
+StepBuffers::Layout StepBuffers::layout(int64_t half, int64_t tokens) {
+  Layout at;
+  const auto part = [&](size_t& begin, size_t bytes) {
+    begin = at.end;
+    at.end += (bytes + kAlign - 1) / kAlign * kAlign;
+  };
+  const auto t = static_cast<size_t>(tokens), angles = t * static_cast<size_t>(half) * sizeof(float);
+  part(at.ids, t * sizeof(int32_t));
+  part(at.positions, t * sizeof(int32_t));
+  part(at.row_key, t * sizeof(uint64_t));
+  part(at.cos, angles);
+  part(at.sin, angles);
+  return at;
 }
 
-// The parts of host_ for so many tokens.
+size_t StepBuffers::upload_bytes(const ModelConfig& config, int64_t max_tokens) {
+  return layout(config.head_dim / 2, max_tokens).end;
+}
+
 void StepBuffers::place(int64_t tokens) {
-  const auto t = static_cast<size_t>(tokens);
-  used_ = 0;
-  const auto part = [&]<class T>(T*& p, size_t n) {
-    p = reinterpret_cast<T*>(host_.data() + used_);
-    used_ += (n * sizeof(T) + kAlign - 1) / kAlign * kAlign;
-  };
-  part(ids_, t);
-  part(positions_, t);
-  part(row_key_, t);
-  part(cos_, t * static_cast<size_t>(half_));
-  part(sin_, t * static_cast<size_t>(half_));
+  const Layout at = layout(half_, tokens);
+  used_ = at.end;
+  const auto put = [&]<class T>(T*& p, size_t begin) { p = reinterpret_cast<T*>(host_.data() + begin); };
+  put(ids_, at.ids);
+  put(positions_, at.positions);
+  put(row_key_, at.row_key);
+  put(cos_, at.cos);
+  put(sin_, at.sin);
 }
 
 void StepBuffers::fill_rope() {
@@ -100,11 +106,12 @@ void StepBuffers::fill_rope() {
   const auto half = static_cast<size_t>(half_);
   for (int64_t t = 0; t < inputs_.tokens; ++t) {
     const int64_t p = positions_[t];
-    if (p >= rope_rows()) {
+    if (backend_.host_memory || p >= max_tokens_) {
       angles_of(p, cos_ + t * half_, sin_ + t * half_);
       continue;
     }
     for (; rope_known_ <= p; ++rope_known_) {
+      rope_.resize(rope_.size() + 2 * half);
       float* const row = rope_.data() + rope_known_ * 2 * half_;
       angles_of(rope_known_, row, row + half_);
     }

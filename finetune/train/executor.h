@@ -31,6 +31,10 @@ class StepBuffers {
   static size_t upload_bytes(const ModelConfig& config, int64_t max_tokens);
 
  private:
+  struct Layout {
+    size_t ids = 0, positions = 0, row_key = 0, cos = 0, sin = 0, end = 0;
+  };
+  static Layout layout(int64_t half, int64_t tokens);
   void place(int64_t tokens);
   void fill_rope();
   void send();
@@ -42,11 +46,10 @@ class StepBuffers {
   uint64_t* row_key_ = nullptr;
   float *cos_ = nullptr, *sin_ = nullptr;
   std::vector<float> inv_freq_, weights_;
-  /// On a device: cosines and sines of the positions below rope_known_, a row each, since a device waits for what the
-  /// host computes between two steps.
+  /// On a device: cosines and sines of the positions below rope_known_, a row each, as far as sequences went, since a
+  /// device waits for what the host computes between two steps.
   std::vector<float> rope_;
   int64_t rope_known_ = 0;
-  int64_t rope_rows() const { return half_ > 0 ? static_cast<int64_t>(rope_.size()) / (2 * half_) : 0; }
   std::vector<int32_t> labels_, cu_seqlens_;
   int64_t max_tokens_, half_, vocab_size_;
   StepInputs inputs_;

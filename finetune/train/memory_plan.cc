@@ -55,6 +55,11 @@ MemoryLimit memory_limit(const Context& ctx, size_t limit, size_t reserve) {
           str("free memory of ", ctx.device_name(), reserve > 0 ? " less memory_reserve" : "")};
 }
 
+size_t host_room(size_t reserve) {
+  const size_t free = available_memory();
+  return free == 0 ? 0 : free > reserve ? free - reserve : 1;
+}
+
 std::string MemoryPlan::table() const {
   size_t width = 5;
   for (const auto& l : lines) width = std::max(width, l.name.size());
@@ -93,13 +98,14 @@ std::string size_text(size_t bytes) {
 void check_fits(const MemoryPlan& plan, const std::string& given) {
   if (plan.fits()) return;
   if (plan.limit.bytes == 0 || plan.need() <= plan.limit.bytes)
-    throw Error(ErrorCode::does_not_fit,
-                str("host memory: the inputs of ", plan.offloaded_inputs, " layers and the staging of uploads take ",
-                    size_text(plan.host()), ", ", size_text(plan.host() - plan.host_limit), " more than the ",
-                    size_text(plan.host_limit), " that are free"),
-                given.empty() ? "gradient_checkpointing: auto offloads as many as there is room for; or a smaller "
-                                "micro_batch_size, or leave activation_offloading out"
-                              : given);
+    throw Error(
+        ErrorCode::does_not_fit,
+        str("host memory: the inputs of ", plan.offloaded_inputs, " layers take ", size_text(plan.offloaded_bytes),
+            ", with the staging of uploads ", size_text(plan.host()), ", ", size_text(plan.host() - plan.host_limit),
+            " more than the ", size_text(plan.host_limit), " that are free"),
+        given.empty() ? "gradient_checkpointing: auto offloads as many as there is room for; or a smaller "
+                        "micro_batch_size, or leave activation_offloading out"
+                      : given);
   const auto counted = [](const MemoryLine& l) { return l.host ? 0 : l.bytes; };
   const auto largest =
       std::max_element(plan.lines.begin(), plan.lines.end(),

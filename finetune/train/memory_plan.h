@@ -35,12 +35,13 @@ struct MemoryPlan {
   double offload_overhead = 0;    ///< the part of it that inputs in host memory take
   double forward_seconds = 0, recompute_seconds = 0, backward_seconds = 0;  ///< of the largest micro-batch; 0: unknown
   double offload_seconds = 0;
-  int offloaded_inputs = 0;  ///< layers whose input lies in host memory meanwhile
+  int offloaded_inputs = 0;    ///< layers whose input lies in host memory meanwhile
+  size_t offloaded_bytes = 0;  ///< of host memory, for them
   MemoryLimit limit;
-  size_t host_limit = 0;  ///< bytes of pinned host memory that there are; 0: unknown
+  size_t host_limit = 0;  ///< bytes of pinned host memory that there are for offloaded inputs; 0: unknown
   size_t total() const;
   size_t host() const;  ///< of the host lines
-  bool host_fits() const { return host_limit == 0 || host() <= host_limit; }
+  bool host_fits() const { return host_limit == 0 || offloaded_inputs == 0 || host() <= host_limit; }
   size_t anonymous() const;   ///< without mapped lines
   size_t need() const;        ///< what the limit is held against
   bool fits() const;          ///< the device's memory, or the host's where that computes, and host_fits()
@@ -49,6 +50,9 @@ struct MemoryPlan {
 
 /// "1.24 GiB", "37.0 MiB", "512 B".
 std::string size_text(size_t bytes);
+
+/// What the host has free for offloaded inputs, less `reserve`; 0: unknown.
+size_t host_room(size_t reserve);
 
 /// Error(does_not_fit) when the plan is above its limit: by how much, the largest line, and `hint`, or else the advice
 /// in the order checkpointing, loss chunk, micro-batch, length.

@@ -63,7 +63,7 @@ class Run {
     if (const int v = attention_library(ctx).version) machine_key_ += str(", cuDNN ", cudnn_text(v));
     report_.first_eval_loss = report_.last_eval_loss = std::numeric_limits<double>::quiet_NaN();
     report_.planned_memory = trainer_->plan().anonymous();
-    report_.host_memory = trainer_->plan().host();
+    report_.offloaded_memory = trainer_->plan().offloaded_bytes;
   }
 
   TrainReport run() {

@@ -75,7 +75,7 @@ struct TrainReport {
   int64_t tokens = 0, skipped_steps = 0;
   double planned_overhead = 0, measured_overhead = 0;  ///< of recompute, over a step without
   size_t planned_memory = 0;                           ///< the plan's lines without mapped files
-  size_t host_memory = 0;                              ///< pinned, of offloaded layer inputs; planned and taken
+  size_t offloaded_memory = 0;                         ///< pinned, of offloaded layer inputs; planned and taken
   size_t peak_memory = 0;  ///< the greatest Trainer::memory_bytes() after a step; on a device the greatest ever
 };
 

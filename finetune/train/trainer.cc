@@ -44,9 +44,7 @@ Trainer::Trainer(Context& ctx, std::shared_ptr<const Model> model, AdapterSet& a
                 .schedule = options.schedule,
                 .limit = options.limit ? *options.limit : memory_limit(ctx, 0, size_t{512} << 20)};
   r.decoded_weight_bytes = options.decoded_weight_bytes;
-  constexpr size_t kHostReserve = size_t{512} << 20;
-  const size_t free = available_memory();
-  r.host_limit = options.host_limit ? *options.host_limit : free > kHostReserve ? free - kHostReserve : free;
+  r.host_limit = options.host_limit ? *options.host_limit : host_room(size_t{512} << 20);
   if (!host) r.device_formats = std::make_shared<WeightFormats>(model_->store->formats());
   r.attention = attention_library(ctx);
   if (r.program_bytes == 0 && host)

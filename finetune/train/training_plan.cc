@@ -40,6 +40,7 @@ void fill_lines(const ModelGraph& model, const PlanRequest& r, TrainingPlan& pla
   for (const Action& a : plan.training.schedule.actions)
     if (a.offload_input) offloaded.insert(a.stage);
   m.offloaded_inputs = static_cast<int>(offloaded.size());
+  m.offloaded_bytes = p.host_peak;
   m.schedule = p.schedule;
   m.limit = r.limit;
   m.host_limit = r.host_limit;
@@ -71,6 +72,11 @@ void check_offloading(bool offload_inputs, bool has_own_memory, const std::strin
                 "leave it out, or use device: cuda");
 }
 
+OffloadOptions offload_options(const PlanRequest& r, const TrainingPlan& plan) {
+  const size_t room = r.host_limit == 0 ? 0 : std::max<size_t>(1, r.host_limit - std::min(r.host_limit, plan.staging));
+  return {r.checkpointing.offload_inputs, room};
+}
+
 TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const std::function<CostModel()>& costs,
                            bool want_seconds) {
   const ProgramOptions options{
@@ -95,9 +101,7 @@ TrainingPlan plan_training(const ModelGraph& model, const PlanRequest& r, const 
     planned(everything);
     if (!plan.memory.fits()) {
       if (!measured) measured = costs();
-      const size_t host =
-          r.host_limit == 0 ? 0 : std::max<size_t>(1, r.host_limit - std::min(r.host_limit, plan.staging));
-      const SchedulePlanner planner(model, *measured, options, {r.checkpointing.offload_inputs, host});
+      const SchedulePlanner planner(model, *measured, options, offload_options(r, plan));
       const int tries = r.device_formats ? 3 : 1;  // what a device takes besides depends on the program a little
       for (int k = 0; k < tries && !plan.memory.fits(); ++k) {
         const size_t others = plan.memory.need() - plan.arena();

@@ -51,6 +51,9 @@ struct TrainingPlan {
 /// compute.
 void check_offloading(bool offload_inputs, bool has_own_memory, const std::string& device);
 
+/// What a planner may do with host memory: the request's limit less what the plan's uploads take of it.
+OffloadOptions offload_options(const PlanRequest& request, const TrainingPlan& plan);
+
 /// `costs` is asked for only where a schedule has to be solved or `want_seconds`; without it seconds are zero and the
 /// overhead is one of FLOPs and bytes at nominal rates. With auto: the fastest schedule within the limit; where none
 /// fits, the one that keeps each layer's input (memory.fits() is false then). On a device, what the schedule leaves of

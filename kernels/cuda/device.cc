@@ -132,12 +132,8 @@ int process_device(int wanted) {
 }
 
 MemoryUse memory_use() {
-  MemoryUse use;
-  add_pinned_use(use);
   const Ledger::Use device = process().memory.use();
-  use.now = device.now;
-  use.most = device.most;
-  return use;
+  return {.now = device.now, .most = device.most, .pinned = pinned_use()};
 }
 
 void synchronize() {

@@ -16,7 +16,7 @@ void mark(int slot);
 bool reached(int slot);
 void wait_for(int slot);
 
-/// Writes `pinned` and `most_pinned`.
-void add_pinned_use(MemoryUse& use);
+/// Bytes that allocate_pinned() gave and nobody gave back.
+size_t pinned_use();
 
 }  // namespace bantam::cuda

@@ -214,7 +214,8 @@ cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kin
     });
     return cudaSuccess;
   }
-  if (to_device != from_device) ++sync_count;  // pageable memory: the call may wait; a source is staged before it returns
+  if (to_device != from_device)
+    ++sync_count;  // pageable memory: the call may wait; a source is staged before it returns
   if (to_device && !from_device) {
     const auto staged = std::make_shared<std::vector<char>>(c, c + n);
     enqueue(stream, [=] {

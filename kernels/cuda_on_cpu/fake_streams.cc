@@ -37,7 +37,7 @@ unsigned long sync_count;
 
 namespace {
 bool defer;
-int not_ready;  // answers of cudaEventQuery in a row
+int not_ready;                                      // answers of cudaEventQuery in a row
 enum { kLate, kEarly, kAny } stream_order = kLate;  // when the work of other streams than the one asked for is done
 uint64_t random_state = 1;
 CUstream_st null_stream;

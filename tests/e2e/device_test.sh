@@ -36,6 +36,12 @@ expect 0 "" other "$bantam" plan "$work/recipe.yaml" --device cuda
 grep -q "quantising, once" "$work/stdout" && fail "the plan tells of quantising what is in the cache"
 
 # Layer inputs in host memory: the same bytes, and a run that stopped goes on with its schedule.
+expect 0 "" gpu t --device cuda --output-dir "$work/gpu6"
+grep -q "layer inputs in host memory" "$work/stdout" && fail "the report has inputs in host memory that nobody put there: $(cat "$work/stdout")"
+tight() { gpu "$bantam" plan "$work/recipe.yaml" --device cuda --gradient-checkpointing true --memory-limit 8GiB --memory-reserve 1TiB "$@"; }
+expect 0 "" tight
+expect 5 "" tight --activation-offloading
+grep -qE "It does not fit: [0-9.]+ [KM]?i?B over what the host has free" "$work/stdout" || fail "the host's memory: $(cat "$work/stdout")"
 off() { gpu t --device cuda --gradient-checkpointing true --activation-offloading "$@"; }
 expect 0 "in host memory until they are needed: the inputs of" off --output-dir "$work/gpu4"
 grep -q "layer inputs in host memory: " "$work/stdout" || fail "no host memory in the report: $(cat "$work/stdout")"

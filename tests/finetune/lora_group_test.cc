@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "finetune/train/run_state.h"
 #include "finetune/train/trainer.h"
+#include "kernels/error.h"
 #include "model_testing.h"
+#include "quant/safetensors.h"
 #include "temp_dir.h"
 
 using namespace bantam;
@@ -171,4 +175,25 @@ TEST_CASE("a checkpoint names its moments: a set in another order reads the same
     CHECK(equal(part(a.exp_avg(), a, p.name), part(b.exp_avg(), b, p.name)));
     CHECK(equal(part(a.exp_avg_sq(), a, p.name), part(b.exp_avg_sq(), b, p.name)));
   }
+}
+
+TEST_CASE("a checkpoint whose moments lie in one flat array, as before they had names, is refused in words") {
+  const ModelConfig c = tiny_config();
+  const TempDir f;
+  AdapterSet a({.r = 4}, linear_modules(c), 1);
+  std::vector<std::string> paths;
+  for (const auto& m : linear_modules(c)) paths.push_back(m.path);
+  const auto folder = save_checkpoint(f.path(), a, RunState{.step = 1}, paths, "base");
+  SafetensorsWriter flat(folder / "optimizer.safetensors",
+                         {{"exp_avg", "F32", {a.size()}}, {"exp_avg_sq", "F32", {a.size()}}});
+  flat.write(0, 0, a.exp_avg());
+  flat.write(1, 0, a.exp_avg_sq());
+  flat.finish();
+  // The list of hashes without that file's.
+  auto manifest = nlohmann::json::parse(std::ifstream(folder / "manifest.json"));
+  manifest["files"].erase("optimizer.safetensors");
+  std::ofstream(folder / "manifest.json") << manifest;
+  CHECK_THROWS_WITH_AS(
+      load_checkpoint(folder, a),
+      doctest::Contains("found nothing, expected exp_avg.model.layers.0.self_attn.q_proj.lora_A.weight F32"), Error);
 }

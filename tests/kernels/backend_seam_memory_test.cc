@@ -376,8 +376,8 @@ TEST_CASE("host copies: what ops leave in one buffer goes out, comes back into t
   constexpr int64_t kRows = 9, kCols = 40;
   constexpr size_t kBytes = kRows * kCols * sizeof(float);
   constexpr int kRounds = 12;  // a wait that is missing shows in one of them, in whatever order streams run
-  const auto count =
-      reinterpret_cast<unsigned long (*)()>(dlsym(dlopen(BANTAM_CUDA_ON_CPU, RTLD_NOW | RTLD_NOLOAD), "coc_sync_count"));
+  const auto count = reinterpret_cast<unsigned long (*)()>(
+      dlsym(dlopen(BANTAM_CUDA_ON_CPU, RTLD_NOW | RTLD_NOLOAD), "coc_sync_count"));
   std::vector<std::unique_ptr<DeviceMatrix>> x, y;
   std::vector<std::vector<float>> values;
   for (int r = 0; r < kRounds; ++r) {

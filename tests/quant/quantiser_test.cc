@@ -268,8 +268,9 @@ TEST_CASE("emulation: a device that fails is named with the tensor, and nothing 
   }
   int64_t reads = 0;
   const WatchedSource watched(*inner, [&](int64_t) { ++reads; });
-  for (const auto& [api, words] : {std::pair{"cudaMalloc:2", "bytes for slabs of weights to quantise"},
-                                   {"cudaMallocHost:2", "bytes of host memory for slabs of weights"}}) {
+  for (const auto& [api, words] :
+       {std::pair{"cudaMalloc:2", "bytes for slabs of weights to quantise"},
+        {"cudaMallocHost:2", "bytes of pinned host memory for slabs of weights to quantise"}}) {
     const Fault fault(api);
     const auto error =
         error_of([&] { cached_store(watched, {}, dir / "cache", {}, 1, &ctx); }, ErrorCode::does_not_fit);
